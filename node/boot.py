@@ -28,7 +28,7 @@ from node.cluster.peering.cluster_secret import BadNodeId, BadSecret, read_secre
 from node.cluster.queues.stream_storage import StreamStorage
 from node.cluster.wiring import ClusterParts
 from node.config.default_policies import default_policies
-from node.connections.amqp_listeners import AMQP, AmqpListeners, entries_of
+from node.connections.amqp_listeners import SHORT_NAMES, AmqpListeners, entries_of
 from node.events import logs
 from node.events.slow_turns import SlowTurns
 from node.federating.link_service import LinkService
@@ -298,8 +298,7 @@ class Node:
         gc.set_threshold(*GC_THRESHOLDS)
         asyncio.get_running_loop().call_soon(self._watch_turns)
         words = "".join(
-            f" {'amqp' if each.protocol == AMQP else 'amqps'}={each.host}:{each.port}"
-            for each in listeners.entries
+            f" {SHORT_NAMES[each.protocol]}={each.host}:{each.port}" for each in listeners.entries
         )
         print(f"ready node={broker.node_name}{words}{management} build={build_name()}", flush=True)
         notify(READY)

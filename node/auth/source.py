@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from node.tls.certificate import TlsPeer
 
-LoginProtocol = Literal["amqp091", "amqp10", "http"]
+LoginProtocol = Literal["amqp091", "amqp10", "stream", "http"]
 
 
 @dataclass(frozen=True, slots=True)

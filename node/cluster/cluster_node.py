@@ -448,6 +448,8 @@ def member_of(config: "Config", incarnation: int) -> Member:
         ),
         amqps=_told(listeners.amqps_advertised, None if listeners.reuse_port else listeners.amqps),
         tags=tags_of(config.node.tags),
+        stream=_told(listeners.stream_advertised, listeners.stream),
+        stream_tls=_told(listeners.stream_tls_advertised, listeners.stream_tls),
     )
 
 

@@ -191,6 +191,12 @@ PLACES: Final = {
     "management.ssl": ("listeners.management_tls", 15_671),
     "prometheus.tcp": ("listeners.metrics", 15_692),
 }
+LISTENERS: Final = {
+    "tcp": "listeners.amqp",
+    "ssl": "listeners.amqps",
+    "stream.tcp": "listeners.stream",
+    "stream.ssl": "listeners.stream_tls",
+}
 LISTS: Final = {"auth_mechanisms": "auth.mechanisms", "ssl_options.versions": "tls.versions"}
 LISTED: Final = {
     "auth.mechanisms": ("PLAIN", "AMQPLAIN", "ANONYMOUS", "EXTERNAL"),
@@ -291,7 +297,7 @@ class _Reading:
         if rule is not None:
             name, read = rule
             self._converted.settings[name] = read(value)
-        elif key.startswith("listeners."):
+        elif key.startswith(("listeners.", "stream.listeners.")):
             self._listener(place, line, key, value)
         elif key.startswith("loopback_users"):
             self._loopback_user(key, value)
@@ -311,12 +317,12 @@ class _Reading:
 
     def _listener(self, place: int, line: str, key: str, value: str) -> None:
         """`listeners.tcp.NAME = [HOST:]PORT`, and the same for TLS; `none` for no listener."""
-        kind = key.split(".")[1]
-        name = {"tcp": "listeners.amqp", "ssl": "listeners.amqps"}.get(kind)
+        kind = key.partition("listeners.")[2].split(".")[0]
+        name = LISTENERS.get(key.partition("listeners.")[0] + kind)
         if name is None:
             raise Unfit(f"there is no listener '{kind}'")
         if value == "none":
-            if kind == "tcp":
+            if name == LISTENERS["tcp"]:
                 self._converted.settings["listeners.plain"] = False
             return
         if name in self._places:

@@ -78,6 +78,8 @@ class ListenersSection:
     metrics: Address | None = None  # /metrics alone, without a login
     # AMQP over WebSocket alone; it is on `management` and `management_tls` as well.
     web_amqp: Address | None = None
+    stream: Address | None = None  # RabbitMQ's stream protocol
+    stream_tls: Address | None = None
     # Other nodes of this machine listen on `amqp` and `amqps` as well (SO_REUSEPORT); `direct` is
     # an AMQP address of this node alone.
     reuse_port: bool = False
@@ -92,6 +94,8 @@ class ListenersSection:
     amqp_advertised: Address | None = None
     amqps_advertised: Address | None = None
     management_advertised: Address | None = None
+    stream_advertised: Address | None = None
+    stream_tls_advertised: Address | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

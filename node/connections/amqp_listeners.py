@@ -1,4 +1,4 @@
-"""The AMQP listeners as something that can be shut and opened again, for maintenance.
+"""The listeners for clients (AMQP, streams), which can be shut and opened again, for maintenance.
 
     door = AmqpListeners(broker, entries_of(config, keepers))
     await door.open()             # OSError: a port cannot be had; then none is open
@@ -25,11 +25,15 @@ if TYPE_CHECKING:
 
 AMQP: Final = "amqp"
 AMQP_TLS: Final = "amqp/ssl"  # RabbitMQ's word
+STREAM: Final = "stream"
+STREAM_TLS: Final = "stream/ssl"
+# What the line `ready` calls them.
+SHORT_NAMES: Final = {AMQP: "amqp", AMQP_TLS: "amqps", STREAM: "stream", STREAM_TLS: "stream_tls"}
 
 
 @dataclass(slots=True)
 class Entry:
-    """One address for AMQP clients."""
+    """One address for clients."""
 
     protocol: str
     host: str
@@ -39,6 +43,10 @@ class Entry:
     proxies: "TrustedProxies | None" = None
     handshake_s: float = 5.0
     reuse_port: bool = False  # other processes listen there as well
+
+    @property
+    def is_stream(self) -> bool:
+        return self.protocol in (STREAM, STREAM_TLS)
 
 
 class AmqpListeners:
@@ -84,7 +92,25 @@ def entries_of(config: "Config", keepers: "Mapping[str, TlsKeeper]") -> list[Ent
     for entry in entries:
         entry.reuse_port = config.listeners.reuse_port
     direct = config.listeners.direct
-    return entries if direct is None else [*entries, Entry(AMQP, direct.host, direct.port)]
+    if direct is not None:
+        entries.append(Entry(AMQP, direct.host, direct.port))
+    return entries + _stream_entries(config, keepers)
+
+
+def _stream_entries(config: "Config", keepers: "Mapping[str, TlsKeeper]") -> list[Entry]:
+    listeners = config.listeners
+    entries: list[Entry] = []
+    if listeners.stream is not None:
+        entries.append(Entry(STREAM, listeners.stream.host, listeners.stream.port))
+    if listeners.stream_tls is not None:
+        from node.tls.tls_listeners import STREAM_TLS as KEY
+        from node.tls.tls_listeners import login_name_of
+
+        place, login = listeners.stream_tls, login_name_of(config)
+        handshake_s = config.tls.handshake_timeout_ms / 1000
+        entry = Entry(STREAM_TLS, place.host, place.port, keepers[KEY], login, None, handshake_s)
+        entries.append(entry)
+    return entries
 
 
 def _shared_entries(config: "Config", keepers: "Mapping[str, TlsKeeper]") -> list[Entry]:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class ClientConnection(Protocol):
-    """`Endpoint091` and `Endpoint10`."""
+    """`Endpoint091`, `Endpoint10` and `StreamEndpoint`."""
 
     is_publishing: bool  # recently (`node.resources.publish_hold`)
 

@@ -1,4 +1,4 @@
-"""The AMQP ports: take connections, read the protocol header, hand over to an endpoint.
+"""The ports for clients: take connections, read AMQP's protocol header, hand over to an endpoint.
 
 Behind TLS, or behind a proxy that says who the client is, `node.tls.acceptor` has done its part by
 then; what it has found out goes to the endpoint.
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from node.amqp091.endpoint import WRITE_HIGH_BYTES, Endpoint091
 from node.amqp10.endpoint import Endpoint10
+from node.streams.endpoint import StreamEndpoint
 from warren.wire.amqp091.header import (
     HEADER_091,
     HEADER_10_SASL,
@@ -40,16 +41,19 @@ class Greeting(asyncio.Protocol):
         login: "LoginName | None" = None,
         is_internal: bool = False,
         is_web: bool = False,
+        is_stream: bool = False,
     ) -> None:
         """`forwarded`: as a proxy says it; `login`: with TLS, what names the user.
 
         `is_internal`: the node itself connects, over AMQP 0-9-1, and needs no login.
-        `is_web`: over WebSocket."""
+        `is_web`: over WebSocket. `is_stream`: clients speak the stream protocol, which has no
+        header."""
         self._broker = broker
         self._forwarded = forwarded
         self._login = login
         self._is_internal = is_internal
         self._is_web = is_web
+        self._is_stream = is_stream
         self._transport: asyncio.Transport | None = None
         self._begun = b""
         self._deadline: asyncio.TimerHandle | None = None
@@ -58,6 +62,9 @@ class Greeting(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         if self._broker.descriptors.is_short(self._transport):
             self._transport.abort()
+            return
+        if self._is_stream:
+            self._hand_over(self._transport, StreamEndpoint, b"")
             return
         loop = asyncio.get_running_loop()
         seconds = self._broker.config.limits.handshake_timeout_ms / 1000
@@ -85,7 +92,7 @@ class Greeting(asyncio.Protocol):
     def _hand_over(
         self,
         transport: asyncio.Transport,
-        kind: type[Endpoint091] | type[Endpoint10],
+        kind: type[Endpoint091] | type[Endpoint10] | type[StreamEndpoint],
         rest: bytes,
     ) -> None:
         forwarded = self._forwarded
@@ -123,7 +130,7 @@ def _address(transport: asyncio.Transport, which: str) -> tuple[str, int]:
 async def listen(broker: "Broker", entry: "Entry") -> asyncio.Server:
     """Accept AMQP connections; OSError if the port cannot be had."""
     return await asyncio.get_running_loop().create_server(
-        lambda: Greeting(broker),
+        lambda: Greeting(broker, is_stream=entry.is_stream),
         entry.host,
         entry.port,
         backlog=BACKLOG,
@@ -136,7 +143,7 @@ def listen_behind(broker: "Broker", entry: "Entry") -> "Acceptor":
     from node.tls.acceptor import Acceptor, bound_socket
 
     def greeting(forwarded: "Forwarded | None") -> asyncio.BaseProtocol:
-        return Greeting(broker, forwarded, entry.login)
+        return Greeting(broker, forwarded, entry.login, is_stream=entry.is_stream)
 
     bound = bound_socket(entry.host, entry.port, BACKLOG, entry.reuse_port)
     acceptor = Acceptor(bound, greeting, entry.tls, entry.proxies, entry.handshake_s)

@@ -91,8 +91,12 @@ def _plan(
         ("listeners.management_tls", listeners.management_tls, index),
         ("listeners.metrics", listeners.metrics, index),
         ("listeners.web_amqp", listeners.web_amqp, index),
+        ("listeners.stream", listeners.stream, index),
+        ("listeners.stream_tls", listeners.stream_tls, index),
         ("listeners.amqp_advertised", listeners.amqp_advertised, number),
         ("listeners.management_advertised", listeners.management_advertised, index),
+        ("listeners.stream_advertised", listeners.stream_advertised, index),
+        ("listeners.stream_tls_advertised", listeners.stream_tls_advertised, index),
         ("cluster.advertised", config.cluster.advertised, index),
     ):
         if address is not None:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from node.config.settings import Config
 
 AMQPS: Final = "listeners.amqps"
+STREAM_TLS: Final = "listeners.stream_tls"
 MANAGEMENT_TLS: Final = "listeners.management_tls"
 CLUSTER_TLS: Final = "cluster.tls"
 
@@ -21,6 +22,7 @@ def tls_listeners(config: "Config") -> list[str]:
     listeners = config.listeners
     places = (
         (AMQPS, listeners.amqps is not None),
+        (STREAM_TLS, listeners.stream_tls is not None),
         (MANAGEMENT_TLS, listeners.management_tls is not None),
         (CLUSTER_TLS, config.cluster.tls),
     )

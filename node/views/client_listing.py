@@ -18,12 +18,13 @@ from node.amqp10.sessions import Session10
 from node.connections.direct_reply_to import ANSWERS_FROM
 from node.management.rows.client_view import ChannelView, Chosen, ConsumerView, Key, PeerOfRow
 from node.management.rows.rates import CHANNEL, CONNECTION
+from node.streams.endpoint import StreamEndpoint
 
 if TYPE_CHECKING:
     from node.broker import Broker
     from node.connections.client_connection import ClientConnection
 
-Endpoint: TypeAlias = Endpoint091 | Endpoint10
+Endpoint: TypeAlias = Endpoint091 | Endpoint10 | StreamEndpoint
 
 PRIORITY: Final = "x-priority"
 TIMEOUT: Final = "x-consumer-timeout"
@@ -110,7 +111,7 @@ class LiveClients:
 
 def endpoint_of(connection: "ClientConnection") -> Endpoint:
     """The connection with what only its protocol has."""
-    assert isinstance(connection, (Endpoint091, Endpoint10))
+    assert isinstance(connection, (Endpoint091, Endpoint10, StreamEndpoint))
     return connection
 
 

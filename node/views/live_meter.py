@@ -7,6 +7,7 @@ it, its connections. Imported with the management listener, not before.
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+from node.amqp091.endpoint import Endpoint091
 from node.amqp10.endpoint import Endpoint10
 from node.management.metrics.node_families import type_label
 from node.management.metrics.view import (
@@ -164,7 +165,7 @@ class LiveMeter:
         for endpoint in map(endpoint_of, list(self._broker.connections.open.values())):
             if isinstance(endpoint, Endpoint10):
                 found += sessions_of(endpoint)
-            else:
+            elif isinstance(endpoint, Endpoint091):
                 found += [
                     channel_sample(endpoint.name, each) for each in endpoint.channels.values()
                 ]

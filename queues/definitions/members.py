@@ -26,6 +26,8 @@ class Member(msgspec.Struct, frozen=True, array_like=True):
     draining: bool = False  # in maintenance: takes no clients and no leaders
     amqps: str = ""  # as `amqp`, over TLS
     tags: tuple[tuple[str, str], ...] = ()  # keys and values, for `x-member-placement-tag`
+    stream: str = ""  # as `amqp`, for the stream protocol
+    stream_tls: str = ""
 
     @property
     def uid(self) -> int:

@@ -270,6 +270,8 @@ def member_of(member: int, command: AddMember, draining: bool = False) -> Member
         draining,
         command.amqps,
         command.tags,
+        command.stream,
+        command.stream_tls,
     )
 
 

@@ -208,6 +208,8 @@ class AddMember(msgspec.Struct, frozen=True, array_like=True, tag_field="kind", 
     management: str = ""
     amqps: str = ""
     tags: tuple[tuple[str, str], ...] = ()
+    stream: str = ""
+    stream_tls: str = ""
 
 
 class RemoveMember(msgspec.Struct, frozen=True, array_like=True, tag_field="kind", tag=24):

@@ -372,7 +372,8 @@ class Identify(Command):
         super().__init__(IDENTIFY)
         self.session = session
         self.publisher = publisher
-        self.runs = runs  # (first publishing id, count), in the order of the messages
+        # (first publishing id, count), in the order of the messages; see `queues.streams.tracking`
+        self.runs = runs
 
 
 def session_named(command: Command) -> SessionId:

@@ -151,9 +151,14 @@ class StreamHost:
         return False
 
     @property
+    def member(self) -> StreamMember | None:
+        """The member on this node; None: it has none, and consumers cannot read here."""
+        return self._find_member(self.uid)
+
+    @property
     def has_member(self) -> bool:
         """Whether this node has a member, so that consumers can read here."""
-        return self._find_member(self.uid) is not None
+        return self.member is not None
 
     @property
     def ready_count(self) -> int:
@@ -214,8 +219,13 @@ class StreamHost:
         appended. Ids are below 2^63, the name has 1 to 255 bytes.
         """
         assert sum(count for _, count in ids) == chunk.count()
-        self._proxy.command(sink, Identify(sink.session, publisher, ids))
+        self.identify(sink, publisher, ids)
         self._proxy.publish(sink, chunk, first_seq)
+
+    def identify(self, sink: SessionSink, publisher: bytes, ids: list[tuple[int, int]]) -> None:
+        """The next chunk that the session publishes is of that publisher, with these publishing
+        ids (`Identify`)."""
+        self._proxy.command(sink, Identify(sink.session, publisher, ids))
 
     # QueueHost
 

@@ -345,7 +345,7 @@ class StreamMember:
             bloom_of(values_of(outcome.chunks), self.settings.filter_bytes),
         )
         begins_segment = self.log.append(head, payload)
-        self.tail.append(outcome.first_offset, outcome.chunks)
+        self.tail.append(outcome.first_offset, outcome.chunks, outcome.now_ms)
         self.tail.trim(self.log.written_offset)
         self.published_count += outcome.count
         if begins_segment:

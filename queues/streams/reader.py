@@ -37,6 +37,7 @@ class StreamReader:
         self._offset = NOT_KNOWN  # of the next message
         self._place = Place(0, -1)
         self._is_waiting = False  # for a thread
+        self.taken_ms = 0  # when the entry was made of which `take` gave messages last
         self.has_scanned = False  # as much as it may: `take` again in the next turn
         self._begin(spec)
 
@@ -82,7 +83,7 @@ class StreamReader:
         while not self._is_waiting and self.error is None:
             if not self._buffer and not self._fill():
                 return None
-            first, chunk = self._buffer[0]
+            first, chunk, made_ms = self._buffer[0]
             index = max(self._offset - first, 0)  # What the filter does not want is left out.
             left = int(chunk.count()) - index
             if self._filter is not None:
@@ -94,6 +95,7 @@ class StreamReader:
             if index + count == chunk.count():
                 self._buffer.popleft()
             if count > 0:
+                self.taken_ms = made_ms
                 return first + index, chunk, index, count
             if budget <= 0:
                 self.has_scanned = True
@@ -121,7 +123,7 @@ class StreamReader:
             first = head.first_offset
             for chunk in decode_entry(payload)[2]:
                 if first + chunk.count() > self._offset:
-                    self._buffer.append((first, chunk))
+                    self._buffer.append((first, chunk, head.timestamp_ms))
                 first += int(chunk.count())
         self._place = following
         if not self._buffer:

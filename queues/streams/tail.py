@@ -7,7 +7,7 @@ from typing import Final
 from queues.message import Chunk
 
 TAIL_BYTES: Final = 4 << 20
-Run = tuple[int, Chunk]  # offset of the first message
+Run = tuple[int, Chunk, int]  # offset of the first message, messages, time of their entry
 
 
 class Tail:
@@ -24,16 +24,16 @@ class Tail:
         """Of the oldest message in memory; -1: there is none."""
         return self._runs[self._head][0] if self._head < len(self._runs) else -1
 
-    def append(self, first_offset: int, chunks: Sequence[Chunk]) -> None:
+    def append(self, first_offset: int, chunks: Sequence[Chunk], now_ms: int) -> None:
         for chunk in chunks:
-            self._runs.append((first_offset, chunk))
+            self._runs.append((first_offset, chunk, now_ms))
             self._byte_count += int(chunk.size())
             first_offset += int(chunk.count())
 
     def trim(self, written_offset: int) -> None:
         """Let go of the oldest runs that are written, down to the limit."""
         while self._byte_count > self._bytes_max and self._head < len(self._runs):
-            first, chunk = self._runs[self._head]
+            first, chunk, _ = self._runs[self._head]
             if first + chunk.count() > written_offset:
                 break
             self._byte_count -= int(chunk.size())
@@ -47,8 +47,8 @@ class Tail:
         at = bisect_right(self._runs, offset, self._head, key=lambda run: run[0]) - 1
         if at < self._head:
             return None
-        first, chunk = self._runs[at]
-        return (first, chunk) if offset < first + chunk.count() else None
+        run = self._runs[at]
+        return run if offset < run[0] + run[1].count() else None
 
     def clear(self) -> None:
         self._runs.clear()

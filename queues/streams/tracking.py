@@ -20,6 +20,7 @@ from queues.message import Chunk
 
 NAMES_MAX: Final = 4096
 NUMBER_MAX: Final = (1 << 63) - 1
+BATCH: Final = 1 << 31  # bit of a count: so many messages that have one publishing id together
 SESSION_BYTES: Final = 16
 
 Row = tuple[bytes, int]
@@ -59,7 +60,14 @@ class Tracking:
         last = self.publishers.get(command.publisher, -1)
         kept: list[tuple[int, int]] = []  # index of the first one, count
         index = 0
-        for first, count in command.runs:
+        for first, length in command.runs:
+            count = length & ~BATCH
+            if length & BATCH:
+                if first > last:
+                    last = first
+                    kept.append((index, count))
+                index += count
+                continue
             skipped = min(max(last + 1 - first, 0), count)
             if skipped < count:
                 last = first + count - 1

@@ -78,6 +78,8 @@ def _correction(definitions: Definitions, me: Member) -> Command | None:
             me.management,
             me.amqps,
             me.tags,
+            me.stream,
+            me.stream_tls,
         )
     if row.incarnation != me.incarnation:
         raise EnteringFailed(

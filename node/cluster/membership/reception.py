@@ -135,6 +135,8 @@ class ClusterReception:
             asker.management,
             asker.amqps,
             asker.tags,
+            asker.stream,
+            asker.stream_tls,
         )
         definitions.propose(command, partial(self._answered, definitions, held, asker, reply))
 

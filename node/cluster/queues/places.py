@@ -118,7 +118,8 @@ class ClusterPlaces:
         running = self._peers.is_trusted(member.id)
         load = self._loads().get(member.id)
         zone = member.zone or None
-        return NodePlace(member.name, member.amqp, zone, running, load, member.amqps)
+        addresses = member.amqps, member.stream, member.stream_tls
+        return NodePlace(member.name, member.amqp, zone, running, load, *addresses)
 
     def watch(self, uid: int, told: Told) -> None:
         watchers = self._watchers.get(uid)

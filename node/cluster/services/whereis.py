@@ -41,6 +41,8 @@ class NodePlace:
     is_running: bool = True
     load: Load | None = None  # as it told it last
     amqps: str = ""  # as `amqp`, of the one over TLS
+    stream: str = ""  # as `amqp`, of the one for the stream protocol
+    stream_tls: str = ""
 
 
 Told = Callable[[], None]

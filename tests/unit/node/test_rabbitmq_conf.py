@@ -127,6 +127,13 @@ def test_a_second_listener_is_not_dropped_silently() -> None:
     assert note.line == 2 and "one address for tcp" in note.reason
 
 
+def test_listeners_of_the_stream_protocol_are_carried_over() -> None:
+    converted = convert("stream.listeners.tcp.1 = 5552\nstream.listeners.ssl.1 = [::1]:5551")
+    places = {"listeners.stream": "0.0.0.0:5552", "listeners.stream_tls": "[::1]:5551"}
+    assert converted.settings == places
+    assert convert("stream.listeners.tcp = none").settings == {}
+
+
 def test_listeners_without_tls_can_be_off() -> None:
     assert convert("listeners.tcp = none").settings == {"listeners.plain": False}
 

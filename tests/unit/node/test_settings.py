@@ -255,13 +255,19 @@ OTHERS = {
 }
 
 
+STREAM_TEXTS = {
+    "listeners.stream": "h:8", "listeners.stream_tls": "h:9",
+    "listeners.stream_advertised": "h:8", "listeners.stream_tls_advertised": "h:9",
+}  # fmt: skip
+
+
 def test_every_key_can_be_set_by_text() -> None:
     texts = {
         "compat": "3.x", "node.name": "7", "node.data_dir": "/d", "listeners.amqp": "h:1",
         "listeners.management": "[::1]:0", "management.metrics_need_login": "true",
         "management.rates_interval_ms": "200",
         "listeners.cluster": "h:2", "listeners.amqp_advertised": "h:3", "listeners.metrics": "h:6",
-        "listeners.amqps_advertised": "h:7",
+        "listeners.amqps_advertised": "h:7", **STREAM_TEXTS,
         "listeners.management_advertised": "h:4", "cluster.advertised": "h:5",
         "cluster.name": "c", "cluster.minority_wait_ms": "0", "node.host_id": "m", "node.zone": "z",
         "node.tags": "rack=r1, power=b",

@@ -24,7 +24,7 @@ from queues.streams.machine import Outcome, StreamMachine, restored_machine
 from queues.streams.offsets import OffsetSpec, Start, interval_ms, parse_offset
 from queues.streams.settings import StreamSettings, stream_settings
 from queues.streams.storage import decode_state, encode_state
-from queues.streams.tracking import NAMES_MAX, use
+from queues.streams.tracking import BATCH, NAMES_MAX, use
 from tests.unit.queues.messages import bodies_of, chunk_of
 from warren.storage.streams.segments import Segment
 
@@ -113,6 +113,15 @@ def identify(number: int, name: bytes, *runs: tuple[int, int]) -> Numbered:
 
 def taken(outcome: Outcome) -> list[bytes]:
     return [body for each in outcome.chunks for body in bodies_of(each)]
+
+
+def test_a_batch_under_one_publishing_id_is_appended_whole_or_not_at_all() -> None:
+    machine = StreamMachine()
+    apply(machine, identify(1, b"app", (5, BATCH | 2), (6, 1)), publish(2, 1, 3))
+    again = identify(3, b"app", (5, BATCH | 2), (7, BATCH | 1), (8, 1))
+    outcome = apply(machine, again, publish(4, 4, 4))
+    assert (outcome.first_offset, taken(outcome), machine.next_offset) == (3, [b"2", b"3"], 5)
+    assert machine.tracking.publishers[b"app"] == 8
 
 
 def test_messages_with_a_known_publishing_id_are_confirmed_and_not_appended() -> None:

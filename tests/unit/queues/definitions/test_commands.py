@@ -65,15 +65,15 @@ GOLDEN: list[tuple[Command, str]] = [
     (commands.DeleteParameter("", "c", "n"), "019413a0a163a16e"),
     (commands.SetTopicPermissions("u", "v", "x", "w", "r"), "019614a175a176a178a177a172"),
     (commands.ClearTopicPermissions("u", "v", "x"), "019415a175a176a178"),
-    (commands.Found(7, (NODE,)), "01931607919c03a16e09a16805a0a0a0a0c2a090"),
+    (commands.Found(7, (NODE,)), "01931607919e03a16e09a16805a0a0a0a0c2a090a0a0"),
     (
         commands.AddMember("n", 9, "h", 5, "i", "z", "a", "m", "s", (("k", "v"),)),
-        "019b17a16e09a16805a169a17aa161a16da1739192a16ba176",
+        "019d17a16e09a16805a169a17aa161a16da1739192a16ba176a0a0",
     ),
     (commands.RemoveMember(3), "01921803"),
     (
         commands.PutMember(Member(3, "n", 9, "h", 5, "i", "z", "a", "m", True, "s", (("k", "v"),))),
-        "0192199c03a16e09a16805a169a17aa161a16dc3a1739192a16ba176",
+        "0192199e03a16e09a16805a169a17aa161a16dc3a1739192a16ba176a0a0",
     ),
     (commands.SetQueueMembers(Uid(300), (3, 1)), "01931acd012c920301"),
     (commands.RecoverQueue(Uid(300), 2, 9), "01941fcd012c0209"),

@@ -1,0 +1,543 @@
+"""What each command of the stream protocol does, for a connection whose login is done or under way.
+
+`COMMANDS` and `COMMANDS_BEFORE_OPEN` say what may be asked when. Every request is answered under
+its correlation id, at once or, if it changes definitions or asks the stream's leader, later.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from node.auth.permissions import READ, WRITE, vhost_refusal
+from node.definitions.definition_changes import queue_declaration, queue_deletion
+from node.streams.connection import StreamConnection
+from node.streams.lookup import advertised, log_refusal, stream_of
+from node.streams.metadata import answer_metadata
+from node.streams.publisher import NUMBER_END, StreamPublisher
+from node.streams.subscription import Subscription
+from node.streams.super_streams import (
+    create_super_stream,
+    delete_super_stream,
+    partitions_of,
+    route_to,
+)
+from queues.definitions.metadata_outcomes import Exists, Outcome, Refused
+from queues.definitions.queue_arguments import STREAM
+from queues.streams.filtering import parse_filter
+from queues.streams.offsets import OFFSET_MAX, OffsetSpec, Start
+from warren.wire.errors import ProtocolError, ReplyCode
+from warren.wire.stream import codes
+from warren.wire.stream.chunks import Entry, Unsupported, take_entry
+from warren.wire.stream.frames import Answer, BadFrame, Fields, FrameWriter
+
+REFERENCE_BYTES_MAX: Final = 255
+ENTRIES_PER_TURN: Final = 1024
+STARTS: Final[Mapping[int, Start]] = {
+    codes.OFFSET_FIRST: Start.FIRST,
+    codes.OFFSET_LAST: Start.LAST,
+    codes.OFFSET_NEXT: Start.NEXT,
+    codes.OFFSET_OFFSET: Start.OFFSET,
+    codes.OFFSET_TIMESTAMP: Start.TIMESTAMP,
+}
+Command = Callable[[StreamConnection, Fields], None]
+
+
+def answer(endpoint: StreamConnection, fields: Fields, correlation: int, code: int) -> None:
+    endpoint.send(Answer(fields.key, correlation, code))
+
+
+# Before a vhost is open
+
+
+def _peer_properties(endpoint: StreamConnection, fields: Fields) -> None:
+    correlation = fields.u32()
+    endpoint.client_properties = fields.pairs()
+    known = endpoint.broker.server_properties
+    told = {key: value for key, value in known.items() if isinstance(value, str)}
+    told["implementation"] = told.get("product", "")
+    told["product"] = "RabbitMQ"  # Clients go by this name and the version.
+    endpoint.send(Answer(fields.key, correlation, codes.OK).pairs(told))
+
+
+def _sasl_handshake(endpoint: StreamConnection, fields: Fields) -> None:
+    correlation = fields.u32()
+    endpoint.send(Answer(fields.key, correlation, codes.OK).strings(endpoint.mechanisms))
+
+
+def _sasl_authenticate(endpoint: StreamConnection, fields: Fields) -> None:
+    correlation, mechanism = fields.u32(), fields.string()
+    if endpoint.user and not endpoint.is_open:
+        raise BadFrame("the client has logged in already")
+    response = b"" if fields.is_at_end else fields.blob()
+    if mechanism not in endpoint.mechanisms:
+        answer(endpoint, fields, correlation, codes.SASL_MECHANISM_NOT_SUPPORTED)
+        endpoint.close_when_sent()
+        return
+    endpoint.begin_login(correlation, mechanism, response)
+
+
+def _tune(endpoint: StreamConnection, fields: Fields) -> None:
+    endpoint.tuned(fields.u32(), fields.u32())
+
+
+def _open(endpoint: StreamConnection, fields: Fields) -> None:
+    correlation, vhost = fields.u32(), fields.string()
+    broker = endpoint.broker
+    if not endpoint.user:
+        raise BadFrame("the client has not logged in: it cannot open a vhost")
+    refusal = vhost_refusal(broker.access, endpoint.user, vhost, broker.has_vhost(vhost))
+    refusal = refusal or broker.client_limits.connection_refusal(endpoint.user, vhost)
+    if refusal is not None:
+        answer(endpoint, fields, correlation, codes.VHOST_ACCESS_FAILURE)
+        endpoint.fail(codes.VHOST_ACCESS_FAILURE, refusal.text)
+        return
+    endpoint.opened(vhost)
+    host, port = advertised(endpoint)
+    told = {"advertised_host": host, "advertised_port": str(port)}
+    endpoint.send(Answer(fields.key, correlation, codes.OK).pairs(told))
+
+
+def _close(endpoint: StreamConnection, fields: Fields) -> None:
+    correlation = fields.u32()
+    if fields.is_response:
+        return
+    answer(endpoint, fields, correlation, codes.OK)
+    endpoint.close_when_sent()
+
+
+def _heartbeat(endpoint: StreamConnection, fields: Fields) -> None:
+    """That it came is all that it says."""
+
+
+def _exchange_versions(endpoint: StreamConnection, fields: Fields) -> None:
+    correlation = fields.u32()
+    for _ in range(fields.count()):
+        key, _, highest = fields.u16(), fields.u16(), fields.u16()
+        if key == codes.DELIVER and highest >= codes.VERSION_2:
+            endpoint.deliver_version = codes.VERSION_2
+    told = Answer(fields.key, correlation, codes.OK).u32(len(codes.VERSIONS))
+    for key, lowest, highest in codes.VERSIONS:
+        told.u16(key).u16(lowest).u16(highest)
+    endpoint.send(told)
+
+
+# Streams
+
+
+def code_of(error: ProtocolError | Refused) -> int:
+    """The answer that comes nearest to an error of AMQP."""
+    if error.code in (ReplyCode.ACCESS_REFUSED, ReplyCode.RESOURCE_LOCKED):
+        return codes.ACCESS_REFUSED
+    if error.code == ReplyCode.NOT_FOUND:
+        return codes.STREAM_DOES_NOT_EXIST
+    if error.code == ReplyCode.INTERNAL_ERROR:
+        return codes.INTERNAL_ERROR
+    return codes.PRECONDITION_FAILED
+
+
+def _create(endpoint: StreamConnection, fields: Fields) -> None:
+    correlation, name = fields.u32(), fields.string()
+    arguments = stream_arguments(fields.pairs())
+
+    def done(outcome: Outcome) -> None:
+        code = codes.OK
+        if isinstance(outcome, Refused):
+            code = code_of(outcome)
+            log_refusal(endpoint, outcome.text)
+        elif isinstance(outcome, Exists):
+            code = codes.STREAM_EXISTS
+        answer(endpoint, fields, correlation, code)
+
+    if isinstance(arguments, str) or not name:
+        log_refusal(endpoint, arguments if isinstance(arguments, str) else "a stream has a name")
+        answer(endpoint, fields, correlation, codes.PRECONDITION_FAILED)
+        return
+    if endpoint.broker.queue(endpoint.vhost, name) is not None:
+        answer(endpoint, fields, correlation, codes.STREAM_EXISTS)
+        return
+    try:
+        command = queue_declaration(
+            endpoint,
+            name,
+            durable=True,
+            exclusive=False,
+            auto_delete=False,
+            arguments=arguments,
+        )
+    except ProtocolError as error:
+        answer(endpoint, fields, correlation, code_of(error))
+        return
+    endpoint.broker.propose(command, done, endpoint.author())
+
+
+NUMBERS: Final[Mapping[str, str]] = {
+    "max-length-bytes": "x-max-length-bytes",
+    "stream-max-segment-size-bytes": "x-stream-max-segment-size-bytes",
+    "initial-cluster-size": "x-initial-cluster-size",
+    "stream-filter-size-bytes": "x-stream-filter-size-bytes",
+}
+TEXTS: Final[Mapping[str, str]] = {
+    "max-age": "x-max-age",
+    "queue-leader-locator": "x-queue-leader-locator",
+}
+
+
+def stream_arguments(told: Mapping[str, str]) -> dict[str, object] | str:
+    """Arguments of Create as those of queue.declare, or what is wrong with them."""
+    found: dict[str, object] = {"x-queue-type": STREAM}
+    for key, value in told.items():
+        if key in TEXTS:
+            found[TEXTS[key]] = value
+        elif key in NUMBERS and value.isascii() and value.isdigit():
+            found[NUMBERS[key]] = int(value)
+        elif key in NUMBERS:
+            return f"argument '{key}': {value!r} is no number"
+        else:
+            return f"unknown argument '{key}'; allowed: {', '.join(sorted({*TEXTS, *NUMBERS}))}"
+    return found
+
+
+def _delete(endpoint: StreamConnection, fields: Fields) -> None:
+    correlation, name = fields.u32(), fields.string()
+    host = stream_of(endpoint, name)
+    if host is None:
+        answer(endpoint, fields, correlation, codes.STREAM_DOES_NOT_EXIST)
+        return
+    try:
+        command = queue_deletion(endpoint, name)
+    except ProtocolError as error:
+        answer(endpoint, fields, correlation, code_of(error))
+        return
+    assert command is not None
+
+    def done(outcome: Outcome) -> None:
+        if isinstance(outcome, Refused):
+            answer(endpoint, fields, correlation, code_of(outcome))
+            return
+        answer(endpoint, fields, correlation, codes.OK)
+        endpoint.stream_gone(host)
+
+    endpoint.broker.propose(command, done, endpoint.author())
+
+
+def _stream_stats(endpoint: StreamConnection, fields: Fields) -> None:
+    correlation, name = fields.u32(), fields.string()
+    host = stream_of(endpoint, name)
+    if host is None:
+        answer(endpoint, fields, correlation, codes.STREAM_DOES_NOT_EXIST)
+        return
+    if not endpoint.permissions.allows(READ, name):
+        answer(endpoint, fields, correlation, codes.ACCESS_REFUSED)
+        return
+    member = host.member
+    if member is None:
+        answer(endpoint, fields, correlation, codes.STREAM_NOT_AVAILABLE)
+        return
+    is_empty = member.next_offset == member.first_offset
+    stats = {
+        "first_chunk_id": -1 if is_empty else member.first_offset,
+        "last_chunk_id": -1 if is_empty else member.last_chunk_offset,
+        "committed_chunk_id": -1 if is_empty else member.last_chunk_offset,
+        "committed_offset": member.next_offset - 1,
+    }
+    told = Answer(fields.key, correlation, codes.OK).u32(len(stats))
+    for key, number in stats.items():
+        told.string(key).i64(number)
+    endpoint.send(told)
+
+
+# Publishing
+
+
+def _declare_publisher(endpoint: StreamConnection, fields: Fields) -> None:
+    correlation, number = fields.u32(), fields.u8()
+    reference, name = fields.string(), fields.string()
+    host = stream_of(endpoint, name)
+    code = codes.OK
+    if host is None:
+        code = codes.STREAM_DOES_NOT_EXIST
+    elif not endpoint.permissions.allows(WRITE, name):
+        code = codes.ACCESS_REFUSED
+    elif number in endpoint.publishers or len(reference.encode()) > REFERENCE_BYTES_MAX:
+        code = codes.PRECONDITION_FAILED
+    else:
+        endpoint.add_publisher(number, host, reference)
+    answer(endpoint, fields, correlation, code)
+
+
+def _delete_publisher(endpoint: StreamConnection, fields: Fields) -> None:
+    correlation, number = fields.u32(), fields.u8()
+    publisher = endpoint.publishers.pop(number, None)
+    if publisher is None:
+        answer(endpoint, fields, correlation, codes.PUBLISHER_DOES_NOT_EXIST)
+        return
+    endpoint.flush_publisher(publisher)
+    publisher.end()
+    answer(endpoint, fields, correlation, codes.OK)
+
+
+def _query_sequence(endpoint: StreamConnection, fields: Fields) -> None:
+    correlation, reference, name = fields.u32(), fields.string(), fields.string()
+    host = stream_of(endpoint, name)
+    code = codes.OK
+    if host is None:
+        code = codes.STREAM_DOES_NOT_EXIST
+    elif not endpoint.permissions.allows(WRITE, name):
+        code = codes.ACCESS_REFUSED
+    elif not 0 < len(reference.encode()) <= REFERENCE_BYTES_MAX:
+        code = codes.PRECONDITION_FAILED
+    if code != codes.OK or host is None:
+        endpoint.send(Answer(fields.key, correlation, code).u64(0))
+        return
+
+    def done(number: int | None) -> None:
+        endpoint.send(Answer(fields.key, correlation, codes.OK).u64(number or 0))
+
+    host.query_publisher(reference.encode(), done)
+
+
+class Publishing:
+    """A Publish frame that is carried out in slices: the entries that are left of it."""
+
+    def __init__(self, fields: Fields) -> None:
+        self.fields = fields
+        self.number = fields.u8()
+        self.left = fields.u32()
+        self.has_filter = fields.version >= codes.VERSION_2
+
+
+def continue_publish(endpoint: StreamConnection, work: Publishing) -> bool:
+    """Publish the next ENTRIES_PER_TURN entries; whether the frame is done. BadFrame: it is none.
+
+    What is no message, or cannot be published, is answered with PublishError; the rest goes on.
+    """
+    count = min(work.left, ENTRIES_PER_TURN)
+    publisher = endpoint.publishers.get(work.number)
+    kept: list[Entry] = []
+    wrong: list[int] = []
+    for _ in range(count):
+        at = work.fields.at
+        try:
+            entry = take_entry(work.fields, work.has_filter)
+        except Unsupported as error:
+            log_refusal(endpoint, str(error))
+            end, work.fields.at = work.fields.at, at
+            wrong.append(work.fields.u64())
+            work.fields.at = end
+            continue
+        is_good = publisher is not None and all(map(publisher.is_message, entry.messages))
+        if is_good and entry.publishing_id < NUMBER_END:
+            kept.append(entry)
+        else:
+            wrong.append(entry.publishing_id)
+    work.left -= count
+    if publisher is None:
+        endpoint.refuse(work.number, wrong, codes.PUBLISHER_DOES_NOT_EXIST)
+    else:
+        endpoint.refuse(work.number, wrong, codes.PRECONDITION_FAILED)
+        _publish(endpoint, publisher, kept)
+    return work.left == 0
+
+
+def _publish(endpoint: StreamConnection, publisher: StreamPublisher, kept: list[Entry]) -> None:
+    if not kept:
+        return
+    name = publisher.host.name
+    if not endpoint.permissions.allows(WRITE, name):
+        ids = [entry.publishing_id for entry in kept]
+        endpoint.refuse(publisher.number, ids, codes.ACCESS_REFUSED)
+        return
+    endpoint.count_published()
+    publisher.publish(kept, endpoint.plans().targets((publisher.host.uid,), ""))
+
+
+# Consuming
+
+
+def _subscribe(endpoint: StreamConnection, fields: Fields) -> None:
+    correlation, number, name = fields.u32(), fields.u8(), fields.string()
+    start = _start(fields)
+    credit = fields.u16()
+    properties = {} if fields.is_at_end else fields.pairs()
+    code, spec = _refusal(endpoint, number, name, properties, start)
+    host = stream_of(endpoint, name)
+    if code == codes.OK and host is not None:
+        member = host.member
+        if member is None:
+            code = codes.STREAM_NOT_AVAILABLE
+        else:
+            subscription = Subscription(number, host, member, spec, properties, endpoint.mark)
+            subscription.grant(credit)
+            endpoint.subscriptions[number] = subscription
+    answer(endpoint, fields, correlation, code)
+
+
+def _refusal(
+    endpoint: StreamConnection,
+    number: int,
+    name: str,
+    properties: dict[str, str],
+    start: OffsetSpec,
+) -> tuple[int, OffsetSpec]:
+    """Why there is no such subscription (OK: there is), and where it begins, with its filter."""
+    if stream_of(endpoint, name) is None:
+        return codes.STREAM_DOES_NOT_EXIST, start
+    if not endpoint.permissions.allows(READ, name):
+        return codes.ACCESS_REFUSED, start
+    if number in endpoint.subscriptions:
+        return codes.SUBSCRIPTION_ID_EXISTS, start
+    if properties.get("single-active-consumer") == "true":
+        log_refusal(endpoint, "single active consumers of the stream protocol are not supported")
+        return codes.PRECONDITION_FAILED, start
+    wanted = [value for key, value in properties.items() if key.startswith("filter.")]
+    if not wanted:
+        return codes.OK, start
+    unfiltered = properties.get("match-unfiltered") == "true"
+    return codes.OK, OffsetSpec(start.start, start.value, parse_filter(wanted, unfiltered))
+
+
+def _start(fields: Fields) -> OffsetSpec:
+    kind = fields.u16()
+    start = STARTS.get(kind)
+    if start is None:
+        raise BadFrame(f"an offset of the unknown kind {kind}")
+    value = 0
+    if start is Start.OFFSET:
+        value = min(fields.u64(), OFFSET_MAX)
+    elif start is Start.TIMESTAMP:
+        value = max(0, fields.i64())
+    return OffsetSpec(start, value)
+
+
+def _credit(endpoint: StreamConnection, fields: Fields) -> None:
+    number, credit = fields.u8(), fields.u16()
+    subscription = endpoint.subscriptions.get(number)
+    if subscription is not None:
+        subscription.grant(credit)
+        endpoint.mark()
+        return
+    refusal = FrameWriter(codes.CREDIT | codes.RESPONSE)
+    endpoint.send(refusal.u16(codes.SUBSCRIPTION_ID_DOES_NOT_EXIST).u8(number))
+
+
+def _unsubscribe(endpoint: StreamConnection, fields: Fields) -> None:
+    correlation, number = fields.u32(), fields.u8()
+    subscription = endpoint.subscriptions.pop(number, None)
+    if subscription is None:
+        answer(endpoint, fields, correlation, codes.SUBSCRIPTION_ID_DOES_NOT_EXIST)
+        return
+    subscription.end()
+    answer(endpoint, fields, correlation, codes.OK)
+
+
+def _store_offset(endpoint: StreamConnection, fields: Fields) -> None:
+    """It has no answer."""
+    reference, name, offset = fields.string(), fields.string(), fields.u64()
+    host = stream_of(endpoint, name)
+    is_named = 0 < len(reference.encode()) <= REFERENCE_BYTES_MAX
+    may_read = endpoint.permissions.allows(READ, name)
+    if host is not None and may_read and is_named and offset <= OFFSET_MAX:
+        host.store_offset(reference.encode(), offset)
+    else:
+        log_refusal(endpoint, f"offset {offset} of '{reference}' in stream '{name}' is not stored")
+
+
+def _query_offset(endpoint: StreamConnection, fields: Fields) -> None:
+    correlation, reference, name = fields.u32(), fields.string(), fields.string()
+    host = stream_of(endpoint, name)
+    if host is None:
+        endpoint.send(Answer(fields.key, correlation, codes.STREAM_DOES_NOT_EXIST).u64(0))
+        return
+    if not endpoint.permissions.allows(READ, name):
+        endpoint.send(Answer(fields.key, correlation, codes.ACCESS_REFUSED).u64(0))
+        return
+    if not 0 < len(reference.encode()) <= REFERENCE_BYTES_MAX:
+        endpoint.send(Answer(fields.key, correlation, codes.NO_OFFSET).u64(0))
+        return
+
+    def done(offset: int | None) -> None:
+        code = codes.NO_OFFSET if offset is None else codes.OK
+        endpoint.send(Answer(fields.key, correlation, code).u64(offset or 0))
+
+    host.query_offset(reference.encode(), done)
+
+
+# Super streams
+
+
+def _route(endpoint: StreamConnection, fields: Fields) -> None:
+    correlation, key, name = fields.u32(), fields.string(), fields.string()
+    found = route_to(endpoint, name, key)
+    _answer_streams(endpoint, fields, correlation, found)
+
+
+def _partitions(endpoint: StreamConnection, fields: Fields) -> None:
+    correlation, name = fields.u32(), fields.string()
+    _answer_streams(endpoint, fields, correlation, partitions_of(endpoint, name))
+
+
+def _answer_streams(
+    endpoint: StreamConnection, fields: Fields, correlation: int, found: list[str] | None
+) -> None:
+    code = codes.STREAM_DOES_NOT_EXIST if found is None else codes.OK
+    endpoint.send(Answer(fields.key, correlation, code).strings(found or []))
+
+
+def _create_super(endpoint: StreamConnection, fields: Fields) -> None:
+    correlation, name = fields.u32(), fields.string()
+    partitions, keys = fields.strings(), fields.strings()
+    arguments = stream_arguments(fields.pairs())
+
+    def done(code: int, text: str) -> None:
+        if text:
+            log_refusal(endpoint, text)
+        answer(endpoint, fields, correlation, code)
+
+    if isinstance(arguments, str):
+        done(codes.PRECONDITION_FAILED, arguments)
+    else:
+        create_super_stream(endpoint, name, partitions, keys, arguments, done)
+
+
+def _delete_super(endpoint: StreamConnection, fields: Fields) -> None:
+    correlation, name = fields.u32(), fields.string()
+
+    def done(code: int, text: str) -> None:
+        if text:
+            log_refusal(endpoint, text)
+        answer(endpoint, fields, correlation, code)
+
+    delete_super_stream(endpoint, name, done)
+
+
+COMMANDS_BEFORE_OPEN: Final[Mapping[int, Command]] = {
+    codes.PEER_PROPERTIES: _peer_properties,
+    codes.SASL_HANDSHAKE: _sasl_handshake,
+    codes.SASL_AUTHENTICATE: _sasl_authenticate,
+    codes.TUNE: _tune,
+    codes.OPEN: _open,
+    codes.CLOSE: _close,
+    codes.HEARTBEAT: _heartbeat,
+    codes.EXCHANGE_COMMAND_VERSIONS: _exchange_versions,
+}
+COMMANDS: Final[Mapping[int, Command]] = {
+    codes.DECLARE_PUBLISHER: _declare_publisher,
+    codes.QUERY_PUBLISHER_SEQUENCE: _query_sequence,
+    codes.DELETE_PUBLISHER: _delete_publisher,
+    codes.SUBSCRIBE: _subscribe,
+    codes.CREDIT: _credit,
+    codes.STORE_OFFSET: _store_offset,
+    codes.QUERY_OFFSET: _query_offset,
+    codes.UNSUBSCRIBE: _unsubscribe,
+    codes.CREATE: _create,
+    codes.DELETE: _delete,
+    codes.METADATA: answer_metadata,
+    codes.CLOSE: _close,
+    codes.HEARTBEAT: _heartbeat,
+    codes.TUNE: _tune,
+    codes.ROUTE: _route,
+    codes.PARTITIONS: _partitions,
+    codes.EXCHANGE_COMMAND_VERSIONS: _exchange_versions,
+    codes.STREAM_STATS: _stream_stats,
+    codes.CREATE_SUPER_STREAM: _create_super,
+    codes.DELETE_SUPER_STREAM: _delete_super,
+}

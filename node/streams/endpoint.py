@@ -1,0 +1,530 @@
+"""The node's end of one connection of RabbitMQ's stream protocol: socket, login, frames.
+
+Owns its publishers and subscriptions and the task of its login; what single commands do is in
+`node.streams.commands`. A frame that cannot be read, or comes before its time, closes the
+connection. Publish is carried out in slices of ENTRIES_PER_TURN entries, so that no frame holds the
+loop; while an alarm is set, or too much is in flight, the connection stops at its next Publish, and
+one that only consumes goes on.
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from node.auth.login import Accepted, Check, LoginOutcome
+from node.auth.login import Refused as LoginRefused
+from node.auth.permissions import PermissionCache
+from node.auth.sasl import offered
+from node.auth.source import Source
+from node.connections.connection_facts import ConnectionFacts
+from node.connections.socket_reading import ANSWER_BYTES_MAX, Reading, Transport
+from node.events.authors import AMQP, Author
+from node.events.logs import Ids, ids_of
+from node.streams.commands import COMMANDS, COMMANDS_BEFORE_OPEN, Publishing, continue_publish
+from node.streams.publisher import StreamPublisher
+from node.streams.subscription import Subscription
+from queues.sessions.credit import CONNECTION, CreditActor
+from queues.sessions.publishing import Held
+from queues.streams.host import StreamHost
+from warren.wire.stream import codes
+from warren.wire.stream.frames import BadFrame, Fields, FrameBuffer, FrameWriter
+
+if TYPE_CHECKING:
+    from node.amqp091.publish_plans import RouteCache
+    from node.amqp10.sessions import Session10
+    from node.broker import Broker
+    from node.tls.certificate import TlsPeer
+
+log = logging.getLogger("warren.connection")
+
+PROTOCOL: Final = "stream"
+FRAME_MAX: Final = 1 << 20
+FRAMES_PER_TURN: Final = 512
+OUTPUT_BYTES_MAX: Final = 512 << 10  # of chunks in one turn
+CLOSE_WAIT_MS: Final = 10_000
+
+
+class Traffic:
+    """Counts of the socket, and what `Reading` tells of its pauses."""
+
+    def __init__(self) -> None:
+        self.bytes_received = 0
+        self.bytes_sent = 0
+        self.write_count = 0
+        self.is_paused = False
+
+    def pause_reading(self) -> None:
+        self.is_paused = True
+
+    def resume_reading(self, now_ms: int) -> None:
+        self.is_paused = False
+
+
+class StreamEndpoint:
+    """See the module. Keeps `ClientConnection`; `sessions` are those of AMQP: there are none."""
+
+    def __init__(
+        self,
+        broker: "Broker",
+        transport: Transport,
+        peer: tuple[str, int],
+        here: tuple[str, int],
+        tls: "TlsPeer | None" = None,
+        is_web: bool = False,
+    ) -> None:
+        """`is_web`: never so; all endpoints are made alike."""
+        assert not is_web
+        self.protocol = PROTOCOL
+        self.broker = broker
+        self.tls = tls
+        self.transport = transport
+        self.peer = peer
+        self.here = here
+        self.name = f"{peer[0]}:{peer[1]} -> {here[0]}:{here[1]}"
+        self.id = broker.new_connection_id()
+        self.connected_at_ms = broker.now_ms()
+        self.vhost = ""
+        self.user = ""
+        self.tags: tuple[str, ...] = ()
+        self.mechanism = ""
+        self.permissions: PermissionCache = broker.no_permissions
+        self.has_published = False
+        self.is_publishing = False  # lately (`node.resources.publish_hold`)
+        self.is_amqp10 = False
+        self.is_open = False  # a vhost is
+        self.sessions: Mapping[int, Session10] = {}
+        self.held = Held()
+        self.reader = CreditActor(self.name, broker.channel_credit, self.mark, CONNECTION)
+        self.connection = Traffic()
+        self.mechanisms = offered(broker.config.auth.offered, tls)
+        self.client_properties: dict[str, str] = {}
+        self.deliver_version = codes.VERSION_1
+        self.publishers: dict[int, StreamPublisher] = {}
+        self.subscriptions: dict[int, Subscription] = {}
+        self.frame_max = FRAME_MAX
+        self.heartbeat_s = broker.config.limits.heartbeat_s
+        self._frames = FrameBuffer(FRAME_MAX)
+        self._reading = Reading(broker.turn, transport, self.connection, broker.monotonic_ms)
+        self._publishing: Publishing | None = None  # a Publish that is carried out in slices
+        self._login: asyncio.Task[None] | None = None
+        self._login_correlation = 0
+        self._output: list[bytes] = []
+        self._work: list[StreamPublisher] = []  # with confirms to send
+        self._first_to_write = 0  # the subscription that is served first
+        self._last_read_ms = self._last_written_ms = broker.monotonic_ms()
+        self._begun_ms = self._last_read_ms
+        self._handshake_ms = broker.config.limits.handshake_timeout_ms
+        self._closing_at_ms = 0  # when our Close was sent, to which there is no answer so far
+        self._marked = False
+        self._is_stepping_later = False
+        self._is_writing_paused = False
+        self._is_closing = False
+        self._is_lost = False
+        self._plans: RouteCache | None = None
+
+    # The socket
+
+    def start(self) -> None:
+        self.mark()
+
+    def data_received(self, data: bytes) -> None:
+        turn = self.broker.turn
+        turn.begin()
+        self.connection.bytes_received += len(data)
+        self._last_read_ms = self.broker.monotonic_ms()
+        now = self._reading.receive(data)
+        if now and not self._is_lost:
+            self._frames.add(now)
+            self._work_off()
+        self.mark()
+        turn.end_if_long()
+
+    def eof_received(self) -> bool:
+        self._end()
+        self.transport.abort()
+        return False
+
+    def connection_lost(self, error: Exception | None = None) -> None:
+        if self._is_lost:
+            return
+        self._is_lost = True
+        self._end()
+        if self._login is not None:
+            self._login.cancel()
+        self.reader.peer_down_everywhere()
+        self.broker.connections.closed(self)
+
+    def pause_writing(self) -> None:
+        self._is_writing_paused = True
+
+    def resume_writing(self) -> None:
+        self._is_writing_paused = False
+        self.mark()
+
+    def tick(self, now_ms: int) -> None:
+        """Heartbeats and deadlines; called about once a second."""
+        if self._closing_at_ms and now_ms - self._closing_at_ms >= CLOSE_WAIT_MS:
+            self.transport.abort()
+            return
+        if not self.is_open and now_ms - self._begun_ms >= self._handshake_ms:
+            self.transport.abort()
+            return
+        if self.heartbeat_s > 0 and self.is_open:
+            limit_ms = 1000 * self.heartbeat_s
+            if now_ms - self._last_read_ms > 2 * limit_ms and not self._reading.is_paused:
+                log.warning(
+                    "%s: missed heartbeats from client, timeout: %ds",
+                    *(self.name, self.heartbeat_s),
+                    extra=self.ids(),
+                )
+                self.transport.abort()
+                return
+            if 2 * (now_ms - self._last_written_ms) >= limit_ms:
+                self.send(FrameWriter(codes.HEARTBEAT))
+        self.mark()
+
+    # Frames
+
+    def _work_off(self) -> None:
+        """Carry out frames, as many as fit in a turn."""
+        try:
+            for _ in range(FRAMES_PER_TURN):
+                if self._is_closing or self._login is not None:
+                    return
+                if self._publishing is not None and not self._go_on_publishing():
+                    return
+                body = self._frames.take()
+                if body is None:
+                    return
+                self._handle(Fields(body))
+            self._step_later()
+        except BadFrame as error:
+            code = codes.FRAME_TOO_LARGE if error.is_too_large else codes.UNKNOWN_FRAME
+            self.fail(code, str(error))
+        except Exception:  # A fault of ours: this connection ends, the others go on.
+            log.exception("%s: internal error", self.name, extra=self.ids())
+            self.fail(codes.INTERNAL_ERROR, "internal error")
+
+    def _go_on_publishing(self) -> bool:
+        """A slice of the Publish that is being carried out, unless it has to wait; whether it is
+        done."""
+        assert self._publishing is not None
+        if self._must_wait_to_publish():
+            return False  # `flush` asks again.
+        if continue_publish(self, self._publishing):
+            self._publishing = None
+            return True
+        self._step_later()
+        return False
+
+    def _handle(self, fields: Fields) -> None:
+        if fields.key == codes.PUBLISH and self.is_open:
+            self._publishing = Publishing(fields)
+            return
+        known = COMMANDS if self.is_open else COMMANDS_BEFORE_OPEN
+        command = known.get(fields.key)
+        if command is None:
+            text = f"command {fields.key} is unknown" if self.is_open else "the vhost is not open"
+            raise BadFrame(f"{text}: it cannot be carried out")
+        command(self, fields)
+
+    def _step_later(self) -> None:
+        if not self._is_stepping_later:
+            self._is_stepping_later = True
+            self.broker.turn.mark_host_later(self)
+            self.broker.turn.begin()
+
+    def step(self, now_ms: int) -> None:
+        """Go on with what the last turn had no time for (`Steppable`)."""
+        self._is_stepping_later = False
+        if not self._is_lost:
+            self.broker.turn.between_steps(self._work_off)
+            self.mark()
+
+    def _must_wait_to_publish(self) -> bool:
+        if self.broker.alarms.is_set() or self.reader.is_blocked():
+            return True
+        return self.held.in_flight_bytes >= self.broker.in_flight_bytes_max
+
+    # Login
+
+    def begin_login(self, correlation: int, mechanism: str, response: bytes) -> None:
+        self._login_correlation = correlation
+        self.mechanism = mechanism
+        source = Source(
+            self.peer[0],
+            PROTOCOL,
+            "" if self.tls is None else self.tls.login_name,
+            self.peer[1],
+            *self.here,
+            mechanism,
+            self.tls,
+        )
+        outcome = self.broker.logins.begin(mechanism, response, source)
+        if isinstance(outcome, Check):
+            task = asyncio.get_running_loop().create_task(self._finish_login(outcome))
+            self._login = task  # No frame is carried out until it is done.
+        else:
+            self._logged_in(outcome)
+
+    async def _finish_login(self, check: Check) -> None:
+        outcome = await self.broker.logins.complete(check)
+        self._login = None
+        if self._is_lost:
+            return
+        self.broker.turn.begin()
+        self._logged_in(outcome)
+        self._work_off()
+        self.mark()
+
+    def _logged_in(self, outcome: LoginOutcome) -> None:
+        answer = FrameWriter(codes.SASL_AUTHENTICATE | codes.RESPONSE).u32(self._login_correlation)
+        if isinstance(outcome, Accepted):
+            self.user = outcome.user
+            self.tags = outcome.tags
+            self.send(answer.u16(codes.OK))
+            self.send(FrameWriter(codes.TUNE).u32(self.frame_max).u32(self.heartbeat_s))
+            return
+        if isinstance(outcome, LoginRefused):
+            log.warning("%s: %s", self.name, outcome.text, extra=self.ids())
+            is_local = outcome.text.endswith("via localhost")
+            code = codes.AUTHENTICATION_FAILURE
+            self.send(answer.u16(codes.AUTHENTICATION_FAILURE_LOOPBACK if is_local else code))
+        else:
+            log.warning("%s: malformed SASL response", self.name, extra=self.ids())
+            self.send(answer.u16(codes.SASL_ERROR))
+        self.close_when_sent()
+
+    def opened(self, vhost: str) -> None:
+        """The client may use the vhost from now on."""
+        self.vhost = vhost
+        self.permissions = PermissionCache(self.broker.access, self.user, vhost)
+        self._plans = self.broker.route_cache(vhost, self.user, "impersonator" in self.tags)
+        self.is_open = True
+        self.broker.connections.opened(self)
+
+    def tuned(self, frame_max: int, heartbeat_s: int) -> None:
+        """What the client says to our Tune; 0: no limit, no heartbeats."""
+        if 0 < frame_max < self.frame_max:
+            self.frame_max = frame_max
+        self.heartbeat_s = heartbeat_s
+
+    def plans(self) -> "RouteCache":
+        assert self._plans is not None
+        self._plans.refresh()
+        return self._plans
+
+    # Streams
+
+    def stream_gone(self, host: StreamHost) -> None:
+        """The stream was deleted: tell the client once, and let go of what uses it."""
+        publishers = [number for number, each in self.publishers.items() if each.host is host]
+        readers = [number for number, each in self.subscriptions.items() if each.host is host]
+        if not publishers and not readers:
+            return
+        for number in publishers:
+            self.flush_publisher(self.publishers.pop(number))
+        for number in readers:
+            self.subscriptions.pop(number).end()
+        update = FrameWriter(codes.METADATA_UPDATE).u16(codes.STREAM_NOT_AVAILABLE)
+        self.send(update.string(host.name))
+        self.mark()
+
+    def count_published(self) -> None:
+        if not self.is_publishing:
+            self.has_published = True
+            self.broker.hold.begins_to_publish(self)
+
+    # Output
+
+    def send(self, frame: FrameWriter) -> None:
+        self._output.append(frame.end())
+        self.mark()
+
+    def mark(self) -> None:
+        if not self._marked:
+            self._marked = True
+            self.broker.turn.mark_endpoint(self)
+
+    def mark_publisher(self, publisher: StreamPublisher) -> None:
+        if publisher not in self._work:
+            self._work.append(publisher)
+        self.mark()
+
+    def add_publisher(self, number: int, host: StreamHost, reference: str) -> None:
+        self.publishers[number] = StreamPublisher(self, number, host, reference)
+
+    def flush_publisher(self, publisher: StreamPublisher) -> None:
+        """Send the confirms that are due."""
+        confirmed, refused = publisher.take_decided()
+        if confirmed:
+            frame = FrameWriter(codes.PUBLISH_CONFIRM).u8(publisher.number).u32(len(confirmed))
+            self.send(frame.raw(b"".join([number.to_bytes(8, "big") for number in confirmed])))
+        self.refuse(publisher.number, refused, codes.STREAM_NOT_AVAILABLE)
+
+    def refuse(self, publisher: int, ids: list[int], code: int) -> None:
+        """Send PublishError for messages; there may be none."""
+        if not ids:
+            return
+        frame = FrameWriter(codes.PUBLISH_ERROR).u8(publisher).u32(len(ids))
+        for number in ids:
+            frame.u64(number).u16(code)
+        self.send(frame)
+
+    def flush(self) -> None:
+        """Send what the turn produced; judge whether to go on reading."""
+        self._marked = False
+        if self._is_lost:
+            return
+        more = self._reading.begin_turn()
+        if more:
+            self._frames.add(more)
+        if (more or self._publishing is not None) and not self._is_stepping_later:
+            self._work_off()
+        work, self._work = self._work, []
+        for publisher in work:
+            if self.publishers.get(publisher.number) is publisher:
+                self.flush_publisher(publisher)
+        if not self._is_writing_paused and not self._is_closing:
+            self._deliver()
+        self._write()
+        self._marked = False
+        if self._reading.has_backlog():
+            self.mark()
+        self._reading.judge(self._should_stop())
+
+    def _deliver(self) -> None:
+        """Chunks of subscriptions in turn, up to what a turn may write."""
+        subscriptions = list(self.subscriptions.values())
+        now_ms = self.broker.now_ms()
+        size, idle, place = 0, 0, self._first_to_write
+        while subscriptions and idle < len(subscriptions):
+            if size >= OUTPUT_BYTES_MAX:
+                self._step_later()
+                break
+            subscription = subscriptions[place % len(subscriptions)]
+            place += 1
+            frame = subscription.take_frame(self.deliver_version, now_ms)
+            if frame is None:
+                idle += 1
+                self._look_after(subscription)
+                continue
+            idle = 0
+            size += len(frame)
+            self._output.append(frame)
+        self._first_to_write = place
+
+    def _look_after(self, subscription: Subscription) -> None:
+        """It has nothing to send now."""
+        if subscription.has_scanned():
+            self._step_later()
+        if subscription.error is not None:
+            log.error(
+                "%s: stream '%s' cannot be read: %s",
+                *(self.name, subscription.host.name, subscription.error),
+                extra=self.ids(),
+            )
+            self.stream_gone(subscription.host)
+        elif subscription.is_gone:
+            self.stream_gone(subscription.host)
+
+    def _write(self) -> None:
+        if not self._output:
+            return
+        output, self._output = self._output, []
+        self.connection.bytes_sent += sum(map(len, output))
+        self.connection.write_count += 1
+        self._last_written_ms = self.broker.monotonic_ms()
+        self.transport.writelines(output)
+
+    def _should_stop(self) -> bool:
+        if self._is_closing:
+            return False
+        if self._login is not None or self._publishing is not None or self._is_stepping_later:
+            return True
+        is_full = self.transport.get_write_buffer_size() >= ANSWER_BYTES_MAX
+        return is_full or self._reading.has_backlog()
+
+    # The end
+
+    def fail(self, code: int, text: str) -> None:
+        """Close the connection for what its client did, or for our own fault."""
+        if self._is_closing:
+            return
+        log.warning("%s: %s", self.name, text, extra=self.ids())
+        self._say_close(code, text)
+
+    def close(self, reason: str) -> None:
+        """An operator or the end of the node closes the connection."""
+        if not self._is_closing:
+            self._say_close(codes.OK, reason)
+
+    def _say_close(self, code: int, text: str) -> None:
+        self._end()
+        self._is_closing = True
+        self._closing_at_ms = self.broker.monotonic_ms()
+        self.send(FrameWriter(codes.CLOSE).u32(0).u16(code).string(text))
+        self.close_when_sent()
+
+    def close_when_sent(self) -> None:
+        """Write what is to be said, and wait for the client to close the socket."""
+        if self._is_lost:
+            return
+        self._is_closing = True
+        self._end()
+        self._write()
+        self.broker.connections.half_closed.begin(self.transport, CLOSE_WAIT_MS / 1000)
+        self.connection_lost()
+
+    def abort(self) -> None:
+        self.transport.abort()
+
+    def _end(self) -> None:
+        """Publishers and subscriptions are over."""
+        self._is_closing = True
+        for publisher in self.publishers.values():
+            publisher.end()
+        for subscription in self.subscriptions.values():
+            subscription.end()
+        self.publishers.clear()
+        self.subscriptions.clear()
+        self._publishing = None
+
+    # Listings
+
+    def ids(self) -> Ids:
+        return ids_of(connection=self.name, vhost=self.vhost, user=self.user)
+
+    def author(self) -> Author:
+        """Of the definitions that its client changes."""
+        return Author(self.user, self.peer[0], AMQP)
+
+    def channel_count(self) -> int:
+        return 0
+
+    def consumer_count(self) -> int:
+        return len(self.subscriptions)
+
+    def queue_uids(self) -> set[int]:
+        """See `ClientConnection`."""
+        written = {each.host.uid for each in self.publishers.values()}
+        return written | {each.host.uid for each in self.subscriptions.values()}
+
+    def trace_changed(self) -> None:
+        """Streams are not traced."""
+
+    def facts(self) -> ConnectionFacts:
+        properties: dict[str, object] = dict(self.client_properties)
+        return ConnectionFacts(
+            PROTOCOL,
+            *(0, 0, self.frame_max, self.heartbeat_s, properties),
+            *(self.connection.bytes_received, self.connection.bytes_sent),
+            *(self._reading.read_count, self.connection.write_count),
+        )
+
+    def state(self) -> str:
+        """As the management API shows it."""
+        if self.broker.alarms.is_set():
+            return "blocked" if self.has_published else "blocking"
+        return "flow" if self._publishing is not None else "running"

@@ -1,0 +1,167 @@
+"""One publisher of a connection of the stream protocol: entries to its stream, confirms back.
+
+It has a session of its own at the stream (its `SessionSink`). Every message is confirmed by the
+publishing id that it came under once a majority of the stream's members has synced it. A publisher
+with a reference is known to the stream by that name: what it sends again, under ids that are not
+above its highest one, is confirmed and not appended.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from time import perf_counter
+from typing import TYPE_CHECKING, Final, Protocol
+
+from queues.conversion.annotated import annotated_form_10
+from queues.machine.commands import EndSession, SessionId
+from queues.queue_host import PublishingOnly
+from queues.sessions.credit import LINK, CreditActor
+from queues.sessions.publishing import Held, Publisher, Targets
+from queues.streams.host import StreamHost
+from queues.streams.tracking import BATCH
+from warren.wire.amqp10.message import INFO_DURABLE, Sections
+from warren.wire.amqp10.transfers import Transfers, store
+from warren.wire.amqp10.writer import write_value
+from warren.wire.buffer import BytesWriter
+from warren.wire.stream.chunks import Entry
+
+if TYPE_CHECKING:
+    from node.broker import Broker
+
+FILTER_KEY: Final = b"x-stream-filter-value"
+NUMBER_END: Final = 1 << 63  # publishing ids are below
+
+
+class PublisherOwner(Protocol):
+    """The connection."""
+
+    @property
+    def broker(self) -> "Broker": ...
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def held(self) -> Held: ...
+
+    def mark(self) -> None: ...
+
+    def mark_publisher(self, publisher: "StreamPublisher") -> None:
+        """It has confirms to send."""
+
+    def stream_gone(self, host: StreamHost) -> None: ...
+
+
+class StreamPublisher(PublishingOnly):
+    """See the module. `_sent` has the last tag and the id of all that is not decided."""
+
+    def __init__(
+        self, endpoint: PublisherOwner, number: int, host: StreamHost, reference: str
+    ) -> None:
+        self.endpoint = endpoint
+        self.number = number
+        self.host = host
+        self.reference = reference
+        self.published_count = 0
+        self._session = endpoint.broker.new_session()
+        name = f"{endpoint.name} publisher {number}"
+        self._credit = CreditActor(name, endpoint.broker.channel_credit, None, LINK)
+        self._publisher = Publisher(self, endpoint.broker.counts10, endpoint.held)
+        self._publisher.confirming = True
+        self._names = b"\x00" + bytes([len(host.name.encode())]) + host.name.encode()
+        self._sent: deque[tuple[int, int]] = deque()
+        self._sections = Sections()
+
+    @property
+    def session(self) -> SessionId:
+        return self._session
+
+    @property
+    def credit(self) -> CreditActor:
+        return self._credit
+
+    @property
+    def unconfirmed_count(self) -> int:
+        return len(self._sent)
+
+    def is_message(self, message: bytes) -> bool:
+        """Whether the bytes are the sections of a message of AMQP 1.0."""
+        return self._sections.walk(message, 0, len(message))
+
+    def publish(self, entries: Sequence[Entry], targets: Targets) -> None:
+        """Append entries whose messages `is_message`, in their order; some."""
+        stored: list[bytes] = []
+        places = [0]
+        ids: list[tuple[int, int]] = []
+        tag = int(self._publisher.next_tag)
+        for entry in entries:
+            for message in entry.messages:
+                stored.append(self._stored(message, entry.filter_value))
+                places.append(places[-1] + len(stored[-1]))
+            count = len(entry.messages)
+            tag += count
+            self._sent.append((tag - 1, entry.publishing_id))
+            ids.append((entry.publishing_id, 1 if count == 1 else BATCH | count))
+        if self.reference:
+            self.host.identify(self, self.reference.encode(), joined_ids(ids))
+        offsets = b"".join([place.to_bytes(4, "little") for place in places])
+        data = b"".join(stored)
+        run = Transfers(0, 0, 0, False, 0, data, offsets, [0], [INFO_DURABLE])
+        self.published_count += len(stored)
+        self.endpoint.broker.counts10.received += len(stored)
+        self.endpoint.broker.counts10.received_confirm += len(stored)
+        self._publisher.now_s = perf_counter()
+        if self._publisher.publish_transfers(run, targets, self._names):
+            self.endpoint.mark_publisher(self)
+
+    def _stored(self, message: bytes, filter_value: str) -> bytes:
+        form = store(message)
+        if not filter_value:
+            return form
+        value = BytesWriter()
+        write_value(value, filter_value)
+        return annotated_form_10(form, {FILTER_KEY: value.getvalue()})
+
+    def take_decided(self) -> tuple[list[int], list[int]]:
+        """Publishing ids to confirm, and those that were refused, since the last call."""
+        confirmed: list[int] = []
+        refused: list[int] = []
+        self._publisher.now_s = perf_counter()
+        for decided in self._publisher.take_outcomes():
+            into = confirmed if decided.refused_by == 0 else refused
+            while self._sent and self._sent[0][0] <= decided.last:
+                into.append(self._sent.popleft()[1])
+        return confirmed, refused
+
+    def end(self) -> None:
+        """The publisher is over; what is under way goes on without a confirm."""
+        self._publisher.let_go()
+        for outbox in self._publisher.outboxes.values():
+            outbox.host.command(self, EndSession(self._session))
+        self._credit.peer_down_everywhere()
+
+    # SessionSink
+
+    def on_confirms(self, uid: int, upto_seq: int) -> None:
+        if self._publisher.on_confirms(uid, upto_seq):
+            self.endpoint.mark_publisher(self)
+        else:
+            self.endpoint.mark()
+
+    def on_refused(self, uid: int, first_seq: int, count: int) -> None:
+        self._publisher.on_refused(uid, first_seq, count)
+
+    def on_gone(self, uid: int) -> None:
+        if self._publisher.on_gone(uid):
+            self.endpoint.mark_publisher(self)
+        self.endpoint.stream_gone(self.host)
+
+
+def joined_ids(ids: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The same with single messages whose ids count up made runs (first id, count)."""
+    runs: list[tuple[int, int]] = []
+    for first, count in ids:
+        if runs and count == 1 and not runs[-1][1] & BATCH and sum(runs[-1]) == first:
+            runs[-1] = (runs[-1][0], runs[-1][1] + 1)
+        else:
+            runs.append((first, count))
+    return runs

@@ -1,0 +1,205 @@
+"""Super streams: streams that an exchange with `x-super-stream` parts messages among.
+
+The partitions are the streams bound to it, in the order of `x-stream-partition-order`; clients
+choose among them by a hash, or ask which of them a routing key leads to. Creating one is a row of
+definitions, each of which is committed by itself: what is there already stays, and what was made
+before a refusal is removed again.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from node.auth.permissions import CONFIGURE, READ
+from node.definitions.definition_changes import (
+    binding,
+    exchange_declaration,
+    queue_declaration,
+    queue_deletion,
+)
+from node.streams.connection import StreamConnection
+from queues.definitions.arguments import decode_arguments
+from queues.definitions.broker_objects import Binding, Destination
+from queues.definitions.metadata_commands import Bind, Command, DeleteExchange
+from queues.definitions.metadata_outcomes import Outcome, Refused
+from warren.wire.errors import ProtocolError
+from warren.wire.stream import codes
+
+MARK: Final = "x-super-stream"
+ORDER: Final = "x-stream-partition-order"
+PARTITIONS_MAX: Final = 1000
+Done = Callable[[int, str], None]  # code, and the text of a refusal
+
+
+def _bindings(endpoint: StreamConnection, name: str) -> list[Binding] | None:
+    """Those of a super stream's exchange to streams, in their order; None: there is none."""
+    broker = endpoint.broker
+    exchange = broker.exchange(endpoint.vhost, name)
+    if exchange is None or decode_arguments(exchange.arguments).get(MARK) is not True:
+        return None
+    found = broker.metadata.vhosts[endpoint.vhost].bindings_from(name)
+    return sorted((each for each in found if each.target > 0), key=_place)
+
+
+def _place(each: Binding) -> tuple[int, bytes]:
+    order = decode_arguments(each.arguments).get(ORDER)
+    return (order if isinstance(order, int) else PARTITIONS_MAX, bytes(each.binding_key))
+
+
+def _names(endpoint: StreamConnection, found: Sequence[Binding]) -> list[str]:
+    queues = (endpoint.broker.metadata.queue(each.target) for each in found)
+    return list(dict.fromkeys(queue.name for queue in queues if queue is not None))
+
+
+def partitions_of(endpoint: StreamConnection, name: str) -> list[str] | None:
+    """None: there is no such super stream, or the user may not read it."""
+    found = _bindings(endpoint, name)
+    if found is None or not endpoint.permissions.allows(READ, name):
+        return None
+    return _names(endpoint, found)
+
+
+def route_to(endpoint: StreamConnection, name: str, key: str) -> list[str] | None:
+    """The partitions that messages with this routing key go to; None as `partitions_of`."""
+    if _bindings(endpoint, name) is None or not endpoint.permissions.allows(READ, name):
+        return None
+    route = endpoint.broker.router(endpoint.vhost).route(name, key.encode())
+    queues = (endpoint.broker.metadata.queue(uid) for uid in route.queues)
+    return [queue.name for queue in queues if queue is not None]
+
+
+class Row:
+    """Commands that are committed one after the other; the first refusal ends it."""
+
+    def __init__(
+        self, endpoint: StreamConnection, commands: list[Command], done: Callable[[str, int], None]
+    ) -> None:
+        """`done` gets the text of the refusal, '' for none, and how many were committed."""
+        self._endpoint = endpoint
+        self._commands = commands
+        self._done = done
+        self._count = 0
+        self._next()
+
+    def _next(self) -> None:
+        if self._count == len(self._commands):
+            self._done("", self._count)
+            return
+        command = self._commands[self._count]
+        self._endpoint.broker.propose(command, self._answered, self._endpoint.author())
+
+    def _answered(self, outcome: Outcome) -> None:
+        if isinstance(outcome, Refused):
+            self._done(outcome.text, self._count)
+            return
+        self._count += 1
+        self._next()
+
+
+def create_super_stream(
+    endpoint: StreamConnection,
+    name: str,
+    partitions: list[str],
+    keys: list[str],
+    arguments: dict[str, object],
+    done: Done,
+) -> None:
+    """Declare the exchange, the streams and the bindings."""
+    fault = _fault(partitions, keys)
+    if fault:
+        done(codes.PRECONDITION_FAILED, fault)
+        return
+    broker = endpoint.broker
+    if broker.exchange(endpoint.vhost, name) is not None:
+        done(codes.STREAM_EXISTS, "")
+        return
+    if any(broker.queue(endpoint.vhost, each) is not None for each in partitions):
+        done(codes.STREAM_EXISTS, "")
+        return
+    try:
+        commands = _declarations(endpoint, name, partitions, keys, arguments)
+    except ProtocolError as error:
+        done(codes.ACCESS_REFUSED, error.text)
+        return
+
+    def ended(refusal: str, count: int) -> None:
+        if not refusal:
+            done(codes.OK, "")
+            return
+        made = partitions[: max(0, count - 1)]
+        undo = _deletions(endpoint, made)
+        if count > 0:
+            undo.append(DeleteExchange(endpoint.vhost, name))
+        Row(endpoint, undo, lambda again, left: done(codes.PRECONDITION_FAILED, refusal))
+
+    Row(endpoint, commands, ended)
+
+
+def _declarations(
+    endpoint: StreamConnection,
+    name: str,
+    partitions: list[str],
+    keys: list[str],
+    arguments: dict[str, object],
+) -> list[Command]:
+    """Of the exchange, the streams and the bindings. ProtocolError: the user may not."""
+    streams = [
+        queue_declaration(
+            endpoint,
+            each,
+            durable=True,
+            exclusive=False,
+            auto_delete=False,
+            arguments=arguments,
+        )
+        for each in partitions
+    ]
+    exchange = exchange_declaration(
+        *(endpoint, name, "direct"),
+        durable=True,
+        auto_delete=False,
+        internal=False,
+        arguments={MARK: True},
+    )
+    bound = [
+        binding(
+            *(endpoint, Bind, name, Destination.QUEUE, partition, key.encode()),
+            {ORDER: place},
+        )
+        for place, (partition, key) in enumerate(zip(partitions, keys, strict=True))
+    ]
+    return [exchange, *streams, *bound]
+
+
+def _fault(partitions: list[str], keys: list[str]) -> str:
+    if not partitions or len(partitions) > PARTITIONS_MAX:
+        return f"{len(partitions)} partitions; allowed: 1 to {PARTITIONS_MAX}"
+    if len(set(partitions)) != len(partitions) or "" in partitions:
+        return "each partition of a super stream has a name of its own"
+    if len(keys) != len(partitions):
+        return f"{len(partitions)} partitions and {len(keys)} binding keys"
+    return ""
+
+
+def _deletions(endpoint: StreamConnection, names: Sequence[str]) -> list[Command]:
+    found = (queue_deletion(endpoint, each) for each in names)
+    return [command for command in found if command is not None]
+
+
+def delete_super_stream(endpoint: StreamConnection, name: str, done: Done) -> None:
+    """Delete the exchange and the streams."""
+    found = _bindings(endpoint, name)
+    if found is None:
+        done(codes.STREAM_DOES_NOT_EXIST, "")
+        return
+    try:
+        endpoint.permissions.require(CONFIGURE, "exchange", name)
+        commands = _deletions(endpoint, _names(endpoint, found))
+    except ProtocolError as error:
+        done(codes.ACCESS_REFUSED, error.text)
+        return
+    commands.append(DeleteExchange(endpoint.vhost, name))
+
+    def ended(refusal: str, count: int) -> None:
+        done(codes.PRECONDITION_FAILED if refusal else codes.OK, refusal)
+
+    Row(endpoint, commands, ended)

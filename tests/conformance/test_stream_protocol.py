@@ -1,0 +1,447 @@
+"""RabbitMQ's stream protocol, with the client rstream from PyPI as it is."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pika
+import pytest
+from rstream import (
+    AMQPMessage,
+    CompressionType,
+    ConfirmationStatus,
+    Consumer,
+    ConsumerOffsetSpecification,
+    FilterConfiguration,
+    OffsetType,
+    Producer,
+    RawMessage,
+    RouteType,
+    SuperStreamConsumer,
+    SuperStreamCreationOption,
+    SuperStreamProducer,
+    amqp_decoder,
+    exceptions,
+)
+
+from tests.conformance.broker import CONFIG
+from tests.waiting import eventually
+from warren.testing import free_port
+from warren.testing.node import Node
+
+NAME = "log"
+COUNT = 500
+Received = list[tuple[int, bytes]]
+
+
+class StreamNode(Node):
+    """A node that listens for the stream protocol as well."""
+
+    def __init__(self) -> None:
+        self.stream_port = free_port()
+        super().__init__(config=f'listeners.stream = "127.0.0.1:{self.stream_port}"\n{CONFIG}')
+
+    def place(self, user: str = "guest") -> dict[str, Any]:
+        return {
+            "host": "127.0.0.1",
+            "port": self.stream_port,
+            "username": user,
+            "password": user,
+        }
+
+
+@pytest.fixture(scope="module")
+def node() -> Iterator[StreamNode]:
+    with StreamNode() as started:
+        yield started
+
+
+def play(test: Callable[[], Awaitable[None]]) -> None:
+    async def whole() -> None:
+        async with asyncio.timeout(40):
+            await test()
+
+    asyncio.run(whole())
+
+
+@asynccontextmanager
+async def producing(node: StreamNode, user: str = "guest") -> AsyncIterator[Producer]:
+    async with Producer(**node.place(user), default_batch_publishing_delay=0.01) as producer:
+        yield producer
+
+
+@asynccontextmanager
+async def stream(node: StreamNode, name: str = NAME) -> AsyncIterator[Producer]:
+    """A producer, and a stream that is there as long."""
+    async with producing(node) as producer:
+        await producer.create_stream(name)
+        try:
+            yield producer
+        finally:
+            await producer.delete_stream(name)
+
+
+async def read(
+    node: StreamNode,
+    count: int,
+    begin: ConsumerOffsetSpecification | None = None,
+    name: str = NAME,
+    **options: Any,
+) -> Received:
+    """Offset and body of the first messages from there on."""
+    found: Received = []
+    enough = asyncio.Event()
+
+    async def take(message: AMQPMessage, context: Any) -> None:
+        if len(found) < count:
+            found.append((context.offset, body_of(message)))
+        if len(found) == count:
+            enough.set()
+
+    consumer = Consumer(**node.place())
+    await consumer.start()
+    running = asyncio.create_task(consumer.run())
+    await consumer.subscribe(
+        name,
+        take,
+        decoder=amqp_decoder,
+        offset_specification=begin or ConsumerOffsetSpecification(OffsetType.FIRST),
+        **options,
+    )
+    async with asyncio.timeout(15):
+        await enough.wait()
+    await consumer.close()
+    await running
+    return found
+
+
+def body_of(message: AMQPMessage) -> bytes:
+    body = message.body
+    return body if isinstance(body, bytes) else b"".join(body)
+
+
+def bodies(count: int, first: int = 0) -> list[AMQPMessage]:
+    return [AMQPMessage(body=b"%d" % n) for n in range(first, first + count)]
+
+
+async def publish(producer: Producer, messages: list[AMQPMessage], name: str = NAME) -> list[int]:
+    """Publish, and wait for the confirms; the publishing ids as they came."""
+    confirmed: list[int] = []
+    enough = asyncio.Event()
+
+    async def decided(status: ConfirmationStatus) -> None:
+        assert status.is_confirmed, status.response_code
+        confirmed.append(status.message_id)
+        if len(confirmed) == len(messages):
+            enough.set()
+
+    await producer.send_batch(name, messages, on_publish_confirm=decided)
+    await enough.wait()
+    return confirmed
+
+
+def test_messages_are_confirmed_and_read_in_order(node: StreamNode) -> None:
+    async def test() -> None:
+        async with stream(node) as producer:
+            confirmed = await publish(producer, bodies(COUNT))
+            assert sorted(confirmed) == list(range(1, COUNT + 1))
+            assert await read(node, COUNT) == [(n, b"%d" % n) for n in range(COUNT)]
+
+    play(test)
+
+
+@pytest.mark.parametrize("packing", [CompressionType.No, CompressionType.Gzip])
+def test_batches_are_parted_into_messages(node: StreamNode, packing: CompressionType) -> None:
+    async def test() -> None:
+        async with stream(node) as producer:
+            confirmed: list[int] = []
+            done = asyncio.Event()
+
+            async def decided(status: ConfirmationStatus) -> None:
+                confirmed.append(status.message_id)
+                done.set()
+
+            await producer.send_sub_entry(
+                NAME, bodies(50), compression_type=packing, on_publish_confirm=decided
+            )
+            await done.wait()
+            assert len(confirmed) == 1
+            assert await read(node, 50) == [(n, b"%d" % n) for n in range(50)]
+
+    play(test)
+
+
+@pytest.mark.parametrize(
+    ("begin", "first"),
+    [
+        (ConsumerOffsetSpecification(OffsetType.OFFSET, 7), 7),
+        (ConsumerOffsetSpecification(OffsetType.TIMESTAMP, 1), 0),
+    ],
+)
+def test_a_subscription_begins_where_it_asks_to(
+    node: StreamNode, begin: ConsumerOffsetSpecification, first: int
+) -> None:
+    async def test() -> None:
+        async with stream(node) as producer:
+            await publish(producer, bodies(20))
+            assert await read(node, 3, begin) == [(n, b"%d" % n) for n in range(first, first + 3)]
+
+    play(test)
+
+
+def test_next_means_what_is_published_from_now_on(node: StreamNode) -> None:
+    async def test() -> None:
+        async with stream(node) as producer:
+            await publish(producer, bodies(5))
+            next_one = ConsumerOffsetSpecification(OffsetType.NEXT)
+            reading = asyncio.create_task(read(node, 1, next_one))
+            consumers = f"/api/queues/%2F/{NAME}"
+            while node.api("GET", consumers)["consumers"] == 0:
+                await asyncio.sleep(0.02)
+            await publish(producer, bodies(1, first=5))
+            assert await reading == [(5, b"5")]
+
+    play(test)
+
+
+def test_offsets_are_stored_by_name(node: StreamNode) -> None:
+    async def test() -> None:
+        async with stream(node):
+            consumer = Consumer(**node.place())
+            await consumer.start()
+            with pytest.raises(exceptions.OffsetNotFound):
+                await consumer.query_offset(NAME, "reader")
+            await consumer.store_offset(NAME, "reader", 41)
+            await consumer.store_offset(NAME, "reader", 42)
+            assert await consumer.query_offset(NAME, "reader") == 42
+            await consumer.close()
+
+    play(test)
+
+
+def test_what_a_named_publisher_sends_again_is_appended_once(node: StreamNode) -> None:
+    async def test() -> None:
+        async with stream(node) as producer:
+            for number in (0, 1, 1, 0, 2, 1, 3):
+                (message,) = bodies(1, first=number)
+                message.publishing_id = number + 1
+                await producer.send_wait(NAME, message, publisher_name="orders")
+            assert [body for _, body in await read(node, 4)] == [b"0", b"1", b"2", b"3"]
+
+    play(test)
+
+
+def test_a_publisher_goes_on_behind_its_last_id(node: StreamNode) -> None:
+    async def test() -> None:
+        async with stream(node) as producer:
+            (message,) = bodies(1)
+            message.publishing_id = 77
+            await producer.send_wait(NAME, message, publisher_name="orders")
+            async with producing(node) as again:
+                confirmed = await again.send_batch(NAME, bodies(1), publisher_name="orders")
+                assert confirmed == [78]
+
+    play(test)
+
+
+def test_a_consumer_gets_what_its_filter_wants(node: StreamNode) -> None:
+    async def value_of(message: AMQPMessage) -> str:
+        return str(message.application_properties["region"])
+
+    async def test() -> None:
+        async with Producer(
+            **node.place(), default_batch_publishing_delay=0.01, filter_value_extractor=value_of
+        ) as producer:
+            await producer.create_stream("filtered")
+            for number in range(40):
+                region = "west" if number % 4 == 0 else "east"
+                message = AMQPMessage(
+                    body=b"%d" % number, application_properties={"region": region}
+                )
+                await producer.send_wait("filtered", message)
+            found = await read(
+                node,
+                10,
+                name="filtered",
+                filter_input=FilterConfiguration(values_to_filter=["west"], match_unfiltered=False),
+            )
+            assert found == [(n, b"%d" % n) for n in range(0, 40, 4)]
+            await producer.delete_stream("filtered")
+
+    play(test)
+
+
+def test_a_super_stream_parts_messages_among_its_partitions(node: StreamNode) -> None:
+    async def key_of(message: AMQPMessage) -> str:
+        return str(message.application_properties["key"])
+
+    async def test() -> None:
+        option = SuperStreamCreationOption(n_partitions=3)
+        async with SuperStreamProducer(
+            **node.place(),
+            routing_extractor=key_of,
+            routing=RouteType.Hash,
+            super_stream="orders",
+            super_stream_creation_option=option,
+            default_batch_publishing_delay=0.01,
+        ) as producer:
+            for number in range(60):
+                key = {"key": f"customer {number % 20}"}
+                await producer.send(AMQPMessage(body=b"%d" % number, application_properties=key))
+        names = [f"orders-{n}" for n in range(3)]
+        counts = [eventually_count(node, name) for name in names if True]
+        assert sum(counts) == 60 and min(counts) > 0
+
+        found: list[bytes] = []
+        enough = asyncio.Event()
+
+        async def take(message: AMQPMessage, context: Any) -> None:
+            found.append(body_of(message))
+            if len(found) == 60:
+                enough.set()
+
+        consumer = SuperStreamConsumer(**node.place(), super_stream="orders")
+        await consumer.start()
+        first = ConsumerOffsetSpecification(OffsetType.FIRST)
+        await consumer.subscribe(take, decoder=amqp_decoder, offset_specification=first)
+        running = asyncio.create_task(consumer.run())
+        async with asyncio.timeout(15):
+            await enough.wait()
+        assert sorted(found) == sorted(b"%d" % n for n in range(60))
+        await consumer.close()
+        await running
+        async with SuperStreamProducer(
+            **node.place(), routing_extractor=key_of, super_stream="orders"
+        ) as producer:
+            await producer.delete_super_stream("orders")
+        listed = {each["name"] for each in node.api("GET", "/api/queues")}
+        assert listed.isdisjoint(names)
+
+    play(test)
+
+
+def eventually_count(node: StreamNode, name: str) -> int:
+    return int(eventually(lambda: node.api("GET", f"/api/queues/%2F/{name}")["messages"]))
+
+
+def test_amqp_and_the_stream_protocol_share_a_stream(node: StreamNode) -> None:
+    async def test() -> None:
+        async with stream(node) as producer:
+            with pika.BlockingConnection(pika.URLParameters(node.url)) as connection:
+                channel = connection.channel()
+                channel.confirm_delivery()
+                headers = pika.BasicProperties(headers={"n": 1})
+                channel.basic_publish("", NAME, b"from pika", headers)
+                await publish(producer, [AMQPMessage(body=b"from rstream")])
+                assert await read(node, 2) == [(0, b"from pika"), (1, b"from rstream")]
+                channel.basic_qos(prefetch_count=10)
+                first = {"x-stream-offset": "first"}
+                got = channel.consume(NAME, arguments=first, inactivity_timeout=10)
+                assert [next(got)[2], next(got)[2]] == [b"from pika", b"from rstream"]
+
+    play(test)
+
+
+def test_a_deleted_stream_is_reported_to_its_consumers(node: StreamNode) -> None:
+    async def test() -> None:
+        closed = asyncio.Event()
+
+        async def gone(info: Any) -> None:
+            closed.set()
+
+        async with producing(node) as producer:
+            await producer.create_stream("gone")
+            consumer = Consumer(**node.place(), on_close_handler=gone)
+            await consumer.start()
+            await consumer.subscribe("gone", lambda message, context: None)
+            await producer.delete_stream("gone")
+            async with asyncio.timeout(10):
+                await closed.wait()
+            await consumer.close()
+
+    play(test)
+
+
+def test_the_connection_is_listed(node: StreamNode) -> None:
+    async def test() -> None:
+        async with stream(node) as producer:
+            await publish(producer, bodies(1))
+            listed = node.api("GET", "/api/connections")
+            assert {each["protocol"] for each in listed} == {"stream"}
+            assert {(each["user"], each["vhost"]) for each in listed} == {("guest", "/")}
+            assert sum(each["recv_oct"] for each in listed) > 0
+
+    play(test)
+
+
+def test_rights_are_those_of_the_user(node: StreamNode) -> None:
+    async def test() -> None:
+        async with stream(node), producing(node, "limited") as limited:
+            with pytest.raises(exceptions.AccessRefused):
+                await limited.create_stream("closed")
+            reader = Consumer(**node.place("limited"))
+            await reader.start()
+            with pytest.raises(exceptions.AccessRefused):
+                await reader.subscribe(NAME, lambda message, context: None)
+            await reader.close()
+            await limited.create_stream("open-log")
+            await limited.send_wait("open-log", AMQPMessage(body=b"x"))
+            await limited.delete_stream("open-log")
+
+    play(test)
+
+
+@pytest.mark.parametrize(("user", "password"), [("guest", "wrong"), ("unknown", "x")])
+def test_a_wrong_login_is_refused(node: StreamNode, user: str, password: str) -> None:
+    async def test() -> None:
+        place = node.place() | {"username": user, "password": password}
+        with pytest.raises(exceptions.AuthenticationFailure):
+            async with Producer(**place):
+                pass
+
+    play(test)
+
+
+def test_a_user_without_rights_in_the_vhost_cannot_open_it(node: StreamNode) -> None:
+    async def test() -> None:
+        with pytest.raises(exceptions.VirtualHostAccessFailure):
+            async with producing(node, "stranger"):
+                pass
+
+    play(test)
+
+
+def test_a_body_that_is_no_message_is_refused_and_the_rest_goes_on(node: StreamNode) -> None:
+    async def test() -> None:
+        async with stream(node) as producer:
+            told: list[bool] = []
+            enough = asyncio.Event()
+
+            async def decided(status: ConfirmationStatus) -> None:
+                told.append(status.is_confirmed)
+                if len(told) == 2:
+                    enough.set()
+
+            wrong = RawMessage(data=b"\x00\xffno message")
+            await producer.send_batch(NAME, [wrong, *bodies(1)], on_publish_confirm=decided)
+            async with asyncio.timeout(10):
+                await enough.wait()
+            assert sorted(told) == [False, True]
+
+    play(test)
+
+
+def test_streams_that_are_there_or_not_are_told_apart(node: StreamNode) -> None:
+    async def test() -> None:
+        async with stream(node) as producer:
+            with pytest.raises(exceptions.StreamAlreadyExists):
+                await producer.create_stream(NAME)
+            with pytest.raises(exceptions.StreamDoesNotExist):
+                await producer.delete_stream("no such stream")
+            with pytest.raises(exceptions.PreconditionFailed):
+                await producer.create_stream("other", arguments={"max-age": "soon"})
+            assert await producer.stream_exists(NAME)
+            assert not await producer.stream_exists("no such stream")
+
+    play(test)

@@ -1,0 +1,109 @@
+"""Messages as the stream protocol carries them: entries of Publish, chunks of Deliver. No I/O.
+
+An entry is a message with a length i32, or a batch: a byte with its highest bit set and the
+compression in the next three, count u16, uncompressed bytes u32, bytes u32, and the messages, each
+with a length i32, compressed as a whole. A chunk is a header of 48 bytes and entries; there is one
+per Deliver frame. Warren stores and delivers single messages, whatever they came in.
+"""
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from struct import Struct
+from typing import Final
+
+from warren.wire.stream.frames import I32, BadFrame, Fields
+
+CHUNK_MAGIC_AND_VERSION: Final = 0x50
+USER_CHUNK: Final = 0
+# magic and version, kind, entries, records, timestamp, epoch, first offset, crc, data and trailer
+# bytes, Bloom bytes and three reserved ones
+CHUNK_HEAD: Final = Struct(">BBHIqQQIIII")
+BATCH_HEAD: Final = Struct(">BHII")
+BATCH: Final = 0x80
+NONE: Final = 0
+GZIP: Final = 1
+NAMES: Final = ("none", "gzip", "snappy", "lz4", "zstd")
+UNPACKED_BYTES_MAX: Final = 16 << 20  # of one batch
+ENTRIES_MAX: Final = 65_535  # of a chunk: its count is a u16
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What Publish has under one publishing id."""
+
+    publishing_id: int
+    filter_value: str  # "": none
+    messages: tuple[bytes, ...]  # several: they came as one batch
+
+
+class Unsupported(Exception):
+    """A batch is compressed in a way that this node cannot undo; the text names it."""
+
+
+def take_entry(fields: Fields, has_filter: bool) -> Entry:
+    """The next entry of Publish. BadFrame: there is none. Unsupported: see there."""
+    publishing_id = fields.u64()
+    filter_value = fields.string() if has_filter else ""
+    if fields.is_at_end:
+        raise BadFrame("a frame of command 2 is cut short")
+    if fields.body[fields.at] & BATCH:
+        return Entry(publishing_id, filter_value, _take_batch(fields))
+    return Entry(publishing_id, filter_value, (fields.blob(),))
+
+
+def _take_batch(fields: Fields) -> tuple[bytes, ...]:
+    kind = fields.u8() >> 4 & 0x7
+    count, unpacked_bytes = fields.u16(), fields.u32()
+    packed = fields.blob()
+    if unpacked_bytes > UNPACKED_BYTES_MAX:
+        text = f"a batch of {unpacked_bytes} bytes; allowed: at most {UNPACKED_BYTES_MAX}"
+        raise BadFrame(text, is_too_large=True)
+    content = _unpacked(kind, packed, unpacked_bytes)
+    messages: list[bytes] = []
+    at = 0
+    for _ in range(count):
+        if at + I32.size > len(content):
+            raise BadFrame("a batch has fewer messages than it says")
+        (length,) = I32.unpack_from(content, at)
+        at += I32.size
+        if length < 0 or at + length > len(content):
+            raise BadFrame("a batch has fewer messages than it says")
+        messages.append(content[at : at + length])
+        at += length
+    if not messages:
+        raise BadFrame("a batch without messages")
+    return tuple(messages)
+
+
+def _unpacked(kind: int, packed: bytes, size: int) -> bytes:
+    if kind == NONE:
+        return packed
+    if kind != GZIP:
+        name = NAMES[kind] if kind < len(NAMES) else str(kind)
+        raise Unsupported(f"compression {name}; allowed: none, gzip")
+    unpacking = zlib.decompressobj(wbits=31)
+    try:
+        content = unpacking.decompress(packed, size + 1)
+    except zlib.error as error:
+        raise BadFrame(f"a batch cannot be unpacked: {error}") from None
+    if len(content) != size:
+        raise BadFrame(f"a batch has other than the {size} bytes that it says")
+    return content
+
+
+def encode_chunk(
+    first_offset: int, timestamp_ms: int, epoch: int, messages: Sequence[bytes]
+) -> bytes:
+    """A chunk of single messages whose offsets count up; at most ENTRIES_MAX."""
+    parts: list[bytes] = []
+    for message in messages:
+        parts.append(I32.pack(len(message)))
+        parts.append(message)
+    data = b"".join(parts)
+    count = len(messages)
+    head = CHUNK_HEAD.pack(
+        *(CHUNK_MAGIC_AND_VERSION, USER_CHUNK, count, count, timestamp_ms, epoch),
+        *(first_offset, zlib.crc32(data), len(data), 0, 0),
+    )
+    return head + data

@@ -1,1 +1,0 @@
-"""RabbitMQ's stream protocol: frames and chunks. No I/O."""
