@@ -1,6 +1,7 @@
 """AMQP over WebSocket: clients whose frames are split anywhere, listings, and bad peers."""
 
 import asyncio
+import socket
 import struct
 from collections.abc import Awaitable, Callable, Iterator
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -345,3 +346,36 @@ def test_no_client_is_let_in_while_the_node_is_in_maintenance(
     finally:
         api.post(f"/nodes/{node.name}/listeners", {"action": "resume"})
     assert refusal(url) == 101
+
+
+def test_the_stop_of_the_node_closes_amqp_and_then_the_websocket() -> None:
+    with Node(name="stopped", config=GUEST) as own:
+
+        async def stay(web: Any) -> None:
+            await open_channel(web)
+            stopping = asyncio.get_running_loop().run_in_executor(None, own.stop)
+            assert b"shutdown" in await read(web, method_id(raw.CLOSE))
+            await web.send_bytes(raw.method(0, raw.CLOSE_OK))
+            message = await web.receive()
+            assert (message.type, message.data) == (aiohttp.WSMsgType.CLOSE, 1000)
+            await web.close()
+            await stopping
+
+        run(f"{own.management_url}/ws", stay, autoclose=False)
+        assert "Traceback" not in own.log()
+
+
+def test_a_client_that_ignores_the_stop_of_the_node_does_not_hold_it_up() -> None:
+    with Node(name="stopped", config=GUEST) as own:
+        web = socket.create_connection((own.host, own.management_port), 10)
+        key = "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Version: 13"
+        head = f"GET /ws HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n{key}"
+        web.sendall(f"{head}\r\n\r\n".encode())
+        assert web.recv(4096).startswith(b"HTTP/1.1 101")
+        mask = bytes(4)  # Payloads stay as they are.
+        sent = raw.HEADER + raw.start_ok() + raw.tune_ok() + raw.open_vhost()
+        web.sendall(b"\x82\xfe" + len(sent).to_bytes(2, "big") + mask + sent)
+        eventually(lambda: HttpApi(own.management_url).get("/connections"))
+        own.stop(10)
+        assert "Traceback" not in own.log()
+        web.close()
