@@ -16,15 +16,22 @@ from mypy_extensions import i64
 
 from node.amqp091.basic_get import Getting
 from node.amqp091.channel_owner import Owner
-from node.amqp091.deliveries import Consumer091, Deliveries, consumer_terms, timed_out_text
+from node.amqp091.consumer_arguments import (
+    cancels_on_failover,
+    consumer_terms,
+    timed_out_text,
+)
+from node.amqp091.deliveries import Consumer091, Deliveries
 from node.amqp091.plans import Parted, PlanCache, Tracing
 from node.amqp091.stream_rules import refuse_get, start_of_consumer
 from node.amqp091.transaction import Transaction
 from node.connections.direct_reply_to import REPLY_TO, REPLY_TO_BYTES, name_answers
 from node.connections.session_cleanup import SessionCleanup
 from queues.addresses.rate import ProducerRate
-from queues.machine.commands import Command, Get, Inspect, Retire, SessionId
+from queues.hosts.effect_dispatch import number_of
+from queues.machine.commands import Command, ConsumerKey, Get, Inspect, Retire, SessionId
 from queues.queue_host import QueueHost
+from queues.remote.quorum_proxy import QuorumProxy
 from queues.routing.pace import RoutingShare
 from queues.sessions.counts import Counts
 from queues.sessions.credit import CHANNEL, CreditActor
@@ -392,6 +399,7 @@ class Channel091:
             tag = self.owner.new_name("amq.ctag-")
         arguments = method.arguments
         priority, timeout_ms, window_bytes, rate_max = consumer_terms(arguments, host)
+        watches = cancels_on_failover(arguments, host)
         exclusive = method.exclusive and not answers
         deliveries = self.deliveries
         start = start_of_consumer(host, method, deliveries.prefetch, deliveries.limit)
@@ -408,6 +416,8 @@ class Channel091:
         )
         if len(arguments) > 0:
             consumer.arguments = arguments
+        if watches and isinstance(host, QuorumProxy) and not host.quorum:
+            host.watch_failover(consumer.key, self)
         if answers:
             self._answers = consumer
         self._attaching[consumer.number] = method.no_wait
@@ -679,7 +689,7 @@ class Channel091:
             if consumer is not None:
                 self._notify_cancel(consumer)
             return
-        text = timed_out_text(self.number, timeout_ms)
+        text = timed_out_text(int(self.number), timeout_ms)
         self.owner.fail(self, ProtocolError(ReplyCode.PRECONDITION_FAILED, text))
 
     def on_drained(self, uid: int, number: int, delivery_count: int) -> None:
@@ -748,8 +758,19 @@ class Channel091:
         for consumer in cancelled:
             self._notify_cancel(consumer)
 
+    def on_failover(self, uid: int, key: ConsumerKey) -> None:
+        """Another node leads a mirrored queue (`x-cancel-on-ha-failover`)."""
+        consumer = None if self.ended else self.deliveries.fail_over(number_of(key))
+        if consumer is not None:
+            self._notify_cancel(consumer)
+            self._consumer_over(consumer)
+            self.owner.mark_channel(self)
+
     def _consumer_over(self, consumer: Consumer091) -> None:
         """Said once, of those that their queues have taken."""
+        host = consumer.host
+        if isinstance(host, QuorumProxy):
+            host.unwatch_failover(consumer.key)
         if consumer.attached:
             consumer.attached = False
             self.owner.consumer_deleted(self, consumer)

@@ -23,9 +23,6 @@ from node.amqp091.stream_rules import with_offsets
 from node.amqp091.transaction import Transaction
 from node.oversized import OversizedHeaders
 from queues.conversion.chunks import in_form_1
-from queues.definitions.arguments import is_integer, type_name
-from queues.definitions.consumer_limits import BadLimit, own_limits
-from queues.definitions.queue_arguments import DURATION_MS_MAX
 from queues.machine.commands import (
     ACCEPT,
     FAIL,
@@ -64,7 +61,6 @@ from warren.wire.errors import ProtocolError, ReplyCode
 
 WINDOW: Final = 2048  # messages that an unlimited consumer may have waiting here
 HEAD_SLACK: Final = 256
-PRIORITY_MAX: Final = (1 << 31) - 1
 QUORUM_PREFETCH: Final = 2000  # what no limit means for a consumer of a quorum queue
 ACQUIRED_COUNT: Final = b"x-acquired-count"
 DELIVERY_COUNT: Final = b"x-delivery-count"
@@ -229,6 +225,24 @@ class Deliveries:
             self._take_waiting([consumer])
             self.forget(consumer)
         elif self.limit > 0:
+            self._share()
+        return consumer
+
+    def fail_over(self, number: i64) -> Consumer091 | None:
+        """Another node leads the consumer's queue: end the consumer and requeue what it holds, but
+        not what a transaction has settled; return it, if it is there still."""
+        consumer = self.consumers.get(number)
+        if consumer is None:
+            return None
+        host = consumer.host
+        self.forget(consumer)
+        before = self.unacked.count
+        held = self.unacked.void(host.uid, number)
+        self._held -= before - self.unacked.count
+        if len(held) > 0:
+            host.command(self._sink, Settle(consumer.key, RELEASE, held))
+        host.command(self._sink, Detach(consumer.key))
+        if self.limit > 0:
             self._share()
         return consumer
 
@@ -739,43 +753,3 @@ def write_count(table: BytesWriter, name: bytes, value: i64) -> None:
     table.write(name)
     table.append(0x6C)
     write_i64_be(table, value)
-
-
-def consumer_terms(arguments: dict[str, object], host: QueueHost) -> tuple[int, int, int, int]:
-    """Return priority, timeout (ms, -1: none), byte window and rate of basic.consume; raise 406 for
-    bad values."""
-    priority = whole_number(arguments, "x-priority", 0, host)
-    timeout_ms = whole_number(arguments, "x-consumer-timeout", -1, host)
-    if timeout_ms < 0 and "x-consumer-timeout" in arguments:
-        raise bad_argument("x-consumer-timeout", host, f"{{value_negative,{timeout_ms}}}")
-    if timeout_ms > DURATION_MS_MAX:
-        raise bad_argument("x-consumer-timeout", host, f"{{value_too_large,{timeout_ms}}}")
-    try:
-        window_bytes, rate_max = own_limits(arguments, "x-", isinstance(host, StreamHost))
-    except BadLimit as fault:
-        raise bad_argument(fault.key, host, f'"{fault.reason}"') from fault
-    return max(-PRIORITY_MAX, min(priority, PRIORITY_MAX)), timeout_ms, window_bytes, rate_max
-
-
-def timed_out_text(channel: i64, timeout_ms: i64) -> str:
-    """Why a channel is closed whose client does not know basic.cancel from the broker."""
-    if timeout_ms == 0:
-        return f"a consumer on channel {channel} is slower than slow-consumer-threshold"
-    return (
-        f"delivery acknowledgement on channel {channel} timed out. Timeout value used: "
-        f"{timeout_ms} ms. This timeout value can be configured, see consumers doc guide to "
-        "learn more"
-    )
-
-
-def whole_number(arguments: dict[str, object], key: str, absent: int, host: QueueHost) -> int:
-    """An argument of basic.consume; raise 406 for any other kind of value."""
-    value = arguments.get(key, absent)
-    if not is_integer(value) or not isinstance(value, int):  # In this order: see 0002.
-        raise bad_argument(key, host, f'"expected integer, got {type_name(value)}"')
-    return value
-
-
-def bad_argument(key: str, host: QueueHost, reason: str) -> ProtocolError:
-    text = f"invalid arg '{key}' for queue '{host.name}' in vhost '{host.vhost}': {reason}"
-    return ProtocolError(ReplyCode.PRECONDITION_FAILED, text)

@@ -113,14 +113,17 @@ class Unacked:
         self.forget(uid)
         return taken
 
-    def void(self, uid: i64, number: i64) -> None:
-        """The queue has taken back what this consumer held."""
+    def void(self, uid: i64, number: i64) -> list[tuple[int, int]]:
+        """The queue has taken back what this consumer held; return those messages, in runs."""
         runs = self._runs[self._head :]
         self._clear()
+        voided: list[tuple[int, int]] = []
         for run in runs:
             if run.uid == uid and run.number == number:
                 run.uid = VOID
+                voided.append((int(run.first), int(run.count)))
             self._append(run)
+        return voided
 
     def restore(self, runs: list[TagRun]) -> None:
         """Runs that were taken are outstanding again."""

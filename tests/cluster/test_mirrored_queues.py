@@ -1,6 +1,6 @@
 """Mirrored classic queues on three real nodes: what is confirmed survives nodes that are killed."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pika
@@ -8,6 +8,7 @@ import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
 from node.cli.warrenctl import main as warrenctl
+from tests.conformance.broker import channel_closed
 from tests.waiting import eventually
 from warren.testing import ClusterOfNodes
 
@@ -197,6 +198,66 @@ def test_unacknowledged_messages_stay_with_their_consumer_when_the_leader_is_kil
     cluster.node(1).start()
     expected = [*bodies[10:], b"afterwards"]
     assert consume(channel_to(cluster, 3), "m-held", len(expected)) == expected
+
+
+def test_a_consumer_can_ask_to_be_cancelled_when_another_mirror_leads(
+    cluster: ClusterOfNodes,
+) -> None:
+    bodies = filled(cluster, "m-cancelled")
+    synchronised(cluster, "m-cancelled", 2)
+    channel = channel_to(cluster, 2)
+    channel.basic_qos(prefetch_count=5)
+    held: list[int] = []
+    redelivered: list[bytes] = []
+    cancelled: list[str] = []
+    channel.add_on_cancel_callback(lambda frame: cancelled.append(frame.method.consumer_tag))
+    channel.basic_consume(
+        "m-cancelled",
+        lambda _channel, method, _properties, _body: held.append(method.delivery_tag),
+        consumer_tag="asked",
+        arguments={"x-cancel-on-ha-failover": True},
+    )
+    kept: list[int] = []
+    other = channel_to(cluster, 3)
+    other.basic_qos(prefetch_count=1)
+    other.basic_consume("m-cancelled", lambda _c, method, _p, _b: kept.append(method.delivery_tag))
+
+    def serve(done: Callable[[], bool]) -> None:
+        def served() -> bool:
+            for each in (channel, other):
+                each.connection.process_data_events(0.01)
+            return done()
+
+        eventually(served, seconds=WAIT_S)
+
+    serve(lambda: len(held) == 5 and len(kept) == 1)
+    cluster.node(1).kill9()
+    try:
+        serve(lambda: cancelled == ["asked"])
+        channel.basic_ack(held[0])  # The tag is of the old leader: it is ignored.
+        assert len(kept) == 1
+
+        def again(_channel: Any, method: Any, _properties: Any, body: bytes) -> None:
+            channel.basic_ack(method.delivery_tag)
+            redelivered.append(body)
+            assert method.redelivered is (body in bodies[:5])
+
+        channel.basic_consume("m-cancelled", again)
+        serve(lambda: len(redelivered) == COUNT - 1)
+        assert sorted(redelivered) == sorted(set(redelivered))
+    finally:
+        cluster.node(1).start()
+
+
+def test_the_argument_for_a_cancel_at_failover_is_a_boolean(cluster: ClusterOfNodes) -> None:
+    channel = channel_to(cluster, 2)
+    channel.queue_declare("m-boolean", durable=True)
+    with channel_closed(
+        406,
+        "PRECONDITION_FAILED - invalid arg 'x-cancel-on-ha-failover' for queue 'm-boolean' in vhost"
+        " '/': {unacceptable_type,longstr}",
+    ):
+        channel.basic_consume("m-boolean", print, arguments={"x-cancel-on-ha-failover": "yes"})
 
 
 def test_a_policy_chooses_how_many_nodes_have_the_queue(cluster: ClusterOfNodes) -> None:

@@ -435,6 +435,27 @@ def test_tags_of_a_consumer_that_timed_out_are_ignored_once_and_then_unknown() -
     assert channel.deliveries.time_out(1, late.number) is None
 
 
+def test_a_consumer_that_ends_at_a_failover_gives_all_back_and_its_tags_stay_known() -> None:
+    channel = new_channel()
+    failing, staying = channel.consume(prefetch=10), channel.consume(uid=2, prefetch=10)
+    channel.deliver(failing.number, 1, 2)
+    channel.deliver(staying.number, 1, 1)
+    channel.write()
+    channel.deliver(failing.number, 3, 1)
+    channel.commands()
+    assert channel.deliveries.fail_over(failing.number) is failing
+    assert channel.commands(1) == [
+        ("settle", 1, RETURN_UNSEEN, [(3, 1)]),
+        ("settle", 1, RELEASE, [(1, 2)]),
+        ("detach", 1),
+    ]
+    channel.settle(1, 2)
+    channel.settle(3, 3)
+    assert channel.commands(1) == []
+    assert channel.commands(2)[1:] == [("settle", 2, ACCEPT, [(1, 1)])]
+    assert channel.deliveries.fail_over(failing.number) is None
+
+
 def test_a_transaction_keeps_what_is_settled_and_the_queues_hear_nothing() -> None:
     channel = new_channel()
     consumer = channel.consume(prefetch=10)

@@ -3,6 +3,7 @@
 from queues.machine.commands import (
     ACCEPT,
     Attach,
+    ConsumerKey,
     EndSession,
     Get,
     Inspect,
@@ -466,3 +467,31 @@ def test_a_lost_link_resumes_the_sessions_of_every_queue_led_there() -> None:
     harness.quorum_proxies.lost(THERE)
     resumed = {item.uid for item in harness.peer_route.take() if item.kind == RESUME}
     assert resumed == {UID, UID + 1}
+
+
+class Failovers:
+    """Keeps `FailoverSink`."""
+
+    def __init__(self) -> None:
+        self.keys: list[int] = []
+
+    def on_failover(self, uid: int, key: ConsumerKey) -> None:
+        assert uid == UID
+        self.keys.append(key)
+
+
+def test_consumers_that_watch_learn_once_that_another_node_leads() -> None:
+    harness = Harness()
+    failovers = Failovers()
+    first, second = (consumer_key(harness.sink.session, number) for number in (1, 2))
+    harness.lead_here(1)
+    harness.proxy.watch_failover(first, failovers)
+    harness.proxy.watch_failover(second, failovers)
+    harness.proxy.unwatch_failover(second)
+    harness.proxy.leader(0, 0)
+    harness.lead_here(2)
+    assert failovers.keys == []  # The same node leads again.
+    harness.proxy.leader(THERE, 3)
+    assert failovers.keys == [first]
+    harness.lead_here(4)
+    assert failovers.keys == [first]
