@@ -57,7 +57,8 @@ class Exchange(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 class MirrorView(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The view of a mirrored queue (`raft.ring_view.RingView`). Without members the queue is a
-    plain one; the epoch stays, so that a later view has a higher one."""
+    plain one; the epoch stays, so that a later view has a higher one. `leader_stopped`: the node of
+    the leader has stopped in good order, and no synchronised mirror could lead in its place."""
 
     epoch: int
     term: int = 0
@@ -65,6 +66,7 @@ class MirrorView(msgspec.Struct, frozen=True, array_like=True, gc=False):
     joined: tuple[int, ...] = ()
     synchronised: tuple[int, ...] = ()
     partial: tuple[int, ...] = ()
+    leader_stopped: bool = False
 
 
 class Queue(msgspec.Struct, frozen=True, array_like=True, gc=False):

@@ -289,3 +289,17 @@ def test_a_node_that_stops_passes_its_queues_to_mirrors(cluster: ClusterOfNodes)
     assert row(cluster, "m-passed", 2)["node"] in ("n2", "n3")
     cluster.node(1).start()
     assert consume(channel_to(cluster, 1), "m-passed", COUNT) == bodies
+
+
+def test_a_leader_that_stops_without_synchronised_mirrors_keeps_its_messages(
+    cluster: ClusterOfNodes,
+) -> None:
+    bodies = filled(cluster, "unsynchronised")
+    put_policy(cluster, "late", "^unsynchronised$", {"ha-mode": "all", "ha-sync-mode": "manual"})
+    eventually(lambda: len(row(cluster, "unsynchronised").get("slave_nodes", ())) == 2)
+    later = [b"with mirrors %d" % number for number in range(COUNT)]
+    publish(channel_to(cluster, 2), "unsynchronised", later)
+    cluster.node(1).stop()
+    cluster.node(1).start()
+    expected = [*bodies, *later]
+    assert consume(channel_to(cluster, 3), "unsynchronised", len(expected)) == expected

@@ -8,7 +8,9 @@ for one view the definitions take one. Who proposes what:
 - the left neighbour of a mirror that it cannot reach: the view without it;
 - the leader of the definitions: members that it cannot reach, a leader among them;
 - a member whose log is damaged: the view without itself;
-- the node of a classic queue whose policy wants mirrors: the first view.
+- the node of a classic queue whose policy wants mirrors: the first view;
+- a node that stops: that a synchronised mirror leads; without one, that its leader has stopped
+  (`ha-promote-on-shutdown` says then whether another mirror may lead).
 
 A node counts as lost when the failure detector does not trust it for `LOST_MS`. Told the time by
 `tick`: queues of lost members and those whose policy has changed are looked at first, of all others
@@ -17,11 +19,13 @@ QUEUES_A_TICK in each. No I/O.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from typing import Any, Final, Protocol
 
+import msgspec
+
 from node.cluster.membership.member_changes import Membership, Refused
-from node.cluster.queues.mirrors import Mirrors, mirror_view, ring_view
+from node.cluster.queues.mirrors import mirror_view, ring_view
 from queues.definitions.broker_objects import MirrorView, Queue
 from queues.definitions.metadata_commands import SetMirrorView
 from queues.definitions.mirror_policy import (
@@ -43,6 +47,32 @@ LOST_MS: Final = 500
 QUEUES_A_TICK: Final = 100
 
 
+class Reporting(Protocol):
+    """A member of a ring, as far as its leader's node reports (`raft.ring.Ring`)."""
+
+    @property
+    def view(self) -> RingView | None: ...
+
+    @property
+    def next_synchronised(self) -> int: ...
+
+    @property
+    def next_partial(self) -> int: ...
+
+    @property
+    def needs_term(self) -> bool: ...
+
+
+class Rings(Protocol):
+    """The members of rings on this node (`node.cluster.queues.mirrors.Mirrors`)."""
+
+    def ring(self, uid: int) -> Reporting | None: ...
+
+    def synchronise(self, queue: Queue, view: RingView, by_policy: bool) -> None: ...
+
+    def order(self, uid: int, is_wanted: bool) -> None: ...
+
+
 class Asking(Protocol):
     """`node.cluster.services.status_channel.StatusChannel`."""
 
@@ -59,7 +89,7 @@ class MirrorProposals:
     def __init__(
         self,
         membership: Membership,
-        mirrors: Mirrors,
+        mirrors: Rings,
         asking: Asking,
         leads_definitions: Callable[[], bool],
         is_damaged: Callable[[int], bool],
@@ -133,12 +163,13 @@ class MirrorProposals:
         ids = {each.name: each.id for each in self._snapshot.members()}
         return {ids[name] for name in policy.nodes if name in ids}
 
-    def _running(self, first: int) -> Mapping[str, int]:
-        """Nodes that may get a mirror: begin behind `first`, so that mirrors spread."""
+    def _running(self, first: int, kept: Collection[int] = ()) -> Mapping[str, int]:
+        """Nodes that may get a mirror: begin behind `first`, so that mirrors spread. `kept`: those
+        that count as running although the failure detector may suspect them."""
         members = [
             each
             for each in self._snapshot.members()
-            if self._snapshot.is_running(each.id) and not each.draining
+            if (each.id in kept or self._snapshot.is_running(each.id)) and not each.draining
         ]
         behind = [each for each in members if each.id >= first]
         return {each.name: each.id for each in behind + [m for m in members if m.id < first]}
@@ -181,7 +212,11 @@ class MirrorProposals:
         if queue.uid in self._open:
             return
         view = self._next(queue)
-        if view is None:
+        if view is not None:
+            self._begin_proposal(queue, view)
+
+    def _begin_proposal(self, queue: Queue, view: MirrorView) -> None:
+        if queue.uid in self._open:
             return
         self._open.add(queue.uid)
         task = asyncio.get_running_loop().create_task(self._propose(queue, view))
@@ -204,7 +239,7 @@ class MirrorProposals:
             return self._next_of_leader(queue, view)
         right = view.right_of(here)
         if right in self._gone(view) and not self._leads_definitions():
-            return mirror_view(view.without(right, view.epoch + 1))
+            return self._kept(queue, view.without(right, view.epoch + 1))
         return self._next_without(queue, view)
 
     def _synchronises_by_policy(self, queue: Queue) -> bool:
@@ -251,11 +286,23 @@ class MirrorProposals:
         wanted = Wanted(view.leader, ())
         if policy is not None:
             mirrors = [each for each in view.members if each != view.leader]
-            running = self._running(view.leader)
+            running = self._running(view.leader, frozenset(view.members) - gone)
             wanted = wanted_members(policy, view.leader, mirrors, view.synchronised, running)
-        always = policy is None or policy.always_on_failure
-        found = next_view(view, gone, wanted, always, report)
-        return None if found is None else mirror_view(found)
+        found = next_view(view, gone, wanted, self._promotes_always(queue, policy), report)
+        return None if found is None else self._kept(queue, found)
+
+    def _promotes_always(self, queue: Queue, policy: MirrorPolicy | None) -> bool:
+        """Whether a mirror that is not synchronised may lead."""
+        assert queue.mirrors is not None
+        if queue.mirrors.leader_stopped:
+            return policy is not None and policy.always_on_shutdown
+        return policy is None or policy.always_on_failure
+
+    def _kept(self, queue: Queue, view: RingView) -> MirrorView:
+        """That the leader has stopped holds until another leader, or a new term of it."""
+        assert queue.mirrors is not None
+        is_stopped = queue.mirrors.leader_stopped and view.term == queue.mirrors.term
+        return msgspec.structs.replace(mirror_view(view), leader_stopped=is_stopped)
 
     async def _propose(self, queue: Queue, view: MirrorView) -> None:
         try:
@@ -272,27 +319,28 @@ class MirrorProposals:
     # Stopping
 
     def hand_over(self) -> int:
-        """This node is to stop: have synchronised mirrors lead what is led here; how many queues
-        that concerns. Called again until there are none."""
+        """This node is to stop: have synchronised mirrors lead what is led here, and note where
+        there is none; how many queues that concerns. Called again until there are none."""
         count = 0
-        here = self._snapshot.here
         for queue in list(self._snapshot.queues()):
-            if not self._is_mirrored(queue):
-                continue
-            assert queue.mirrors is not None
-            view = ring_view(queue.mirrors)
-            others = [
-                each
-                for each in view.members
-                if each != here and each in view.synchronised and self._snapshot.is_running(each)
-            ]
-            if view.leader != here or not others:
-                continue
-            count += 1
-            if queue.uid not in self._open:
-                self._open.add(queue.uid)
-                following = mirror_view(view.led_by(others[0], (), view.epoch + 1))
-                task = asyncio.get_running_loop().create_task(self._propose(queue, following))
-                self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
+            view = self._handed_over(queue) if self._is_mirrored(queue) else None
+            if view is not None:
+                count += 1
+                self._begin_proposal(queue, view)
         return count
+
+    def _handed_over(self, queue: Queue) -> MirrorView | None:
+        """The view in which this node may stop; None: it may do so in the present one."""
+        known = queue.mirrors
+        assert known is not None
+        view = ring_view(known)
+        here = self._snapshot.here
+        others = [each for each in view.members if each != here and self._snapshot.is_running(each)]
+        if view.leader != here or not others:
+            return None
+        for each in others:
+            if each in view.synchronised:
+                return mirror_view(view.led_by(each, (), view.epoch + 1))
+        if known.leader_stopped:
+            return None
+        return msgspec.structs.replace(known, epoch=known.epoch + 1, leader_stopped=True)

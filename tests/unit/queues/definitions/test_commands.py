@@ -79,7 +79,7 @@ GOLDEN: list[tuple[Command, str]] = [
     (commands.RecoverQueue(Uid(300), 2, 9), "01941fcd012c0209"),
     (
         commands.SetMirrorView(Uid(300), MirrorView(4, 2, (3, 1), (2, 4), (3,), (1,))),
-        "019320cd012c960402920301920204910391" + "01",
+        "019320cd012c970402920301920204910391" + "01c2",
     ),
     (commands.NodeUp("n", 3, 255), "01941ba16e03ccff"),
     (commands.NodeDown("n", 255, 9), "01941ca16eccff09"),
@@ -98,6 +98,10 @@ EARLIER = [
     (
         commands.PutMember(Member(3, "n", 9, "h", 5, "i", "z", "a", "m", True)),
         "0192199a03a16e09a16805a169a17aa161a16dc3",
+    ),
+    (
+        commands.SetMirrorView(Uid(300), MirrorView(4, 2, (3, 1), (2, 4), (3,), (1,))),
+        "019320cd012c960402920301920204910391" + "01",
     ),
 ]
 

@@ -1,0 +1,216 @@
+"""Which views of mirrored queues a node proposes: real definitions, fake links, fake rings."""
+
+import asyncio
+from dataclasses import dataclass, field
+
+import msgspec
+
+from node.cluster.queues.mirror_proposals import LOST_MS, MirrorProposals
+from node.cluster.queues.mirrors import ring_view
+from queues.definitions.broker_objects import MirrorView, Queue
+from queues.definitions.metadata_commands import PutPolicy, SetMirrorView
+from queues.definitions.metadata_outcomes import Refused
+from raft.ring_view import RingView
+from tests.unit.node.cluster.operating_world import OperatingWorld
+
+UNSYNCHRONISED = MirrorView(3, 1, (1, 2, 3), (1, 2, 3), (1,), (2, 3))
+SYNCHRONISED = MirrorView(3, 1, (1, 2, 3), (1, 2, 3), (1, 2, 3))
+
+
+@dataclass
+class Report:
+    """Keeps `Reporting`."""
+
+    view: RingView | None
+    next_synchronised: int = 0
+    next_partial: int = 0
+    needs_term: bool = False
+
+
+@dataclass
+class FakeRings:
+    """Keeps `Rings`: all members of this node's rings have the view of the definitions."""
+
+    world: OperatingWorld
+    synchronised: int = 0  # what a leader here reports
+    needs_term: bool = False
+    asked: list[tuple[int, bool]] = field(default_factory=list)
+
+    def ring(self, uid: int) -> Report | None:
+        queue = self.world.machine.queue(uid)
+        assert queue is not None and queue.mirrors is not None
+        return Report(ring_view(queue.mirrors), self.synchronised, 0, self.needs_term)
+
+    def synchronise(self, queue: Queue, view: RingView, by_policy: bool) -> None:
+        self.asked.append((int(queue.uid), by_policy))
+
+    def order(self, uid: int, is_wanted: bool) -> None:
+        raise AssertionError("no operator orders anything")
+
+
+class World:
+    """Three nodes with the proposals of each, and one classic queue whose home is n1."""
+
+    def __init__(
+        self, view: MirrorView | None = None, policy: dict[str, object] | None = None
+    ) -> None:
+        self.world = OperatingWorld(3)
+        self.rings = {number: FakeRings(self.world) for number in (1, 2, 3)}
+        self.damaged: set[int] = set()  # nodes whose member is damaged
+        self.proposals = {number: self._of(number) for number in (1, 2, 3)}
+        if policy:
+            definition = msgspec.json.encode(policy)
+            self.world.do(PutPolicy("/", "ha", False, "^q$", "queues", 0, definition))
+        self.uid = self.world.queue("q", ()).uid
+        self.now_ms = 0
+        self.stopped: set[int] = set()
+        if view is not None:
+            self._set(view)
+
+    def _of(self, number: int) -> MirrorProposals:
+        node = self.world.nodes[number]
+        return MirrorProposals(
+            node.membership,
+            self.rings[number],
+            node.status,
+            lambda: number == min({1, 2, 3} - self.stopped),
+            lambda uid: number in self.damaged,
+            True,
+        )
+
+    def _set(self, view: MirrorView) -> None:
+        """By the views before it: each has the next epoch."""
+        first = MirrorView(1, 1, (1,), (1,), (1,))
+        second = MirrorView(2, 1, (1, 2), (1, 2), view.synchronised[:2], view.partial[:1])
+        for each in (first, second, view):
+            outcome = self.world.do(SetMirrorView(self.uid, each))
+            assert not isinstance(outcome, Refused), outcome
+
+    @property
+    def view(self) -> MirrorView | None:
+        queue = self.world.machine.queue(self.uid)
+        assert queue is not None
+        return queue.mirrors
+
+    def stop(self, number: int) -> None:
+        self.stopped.add(number)
+        self.world.stop(number)
+
+    def tick(self, times: int = 1, step_ms: int = LOST_MS) -> MirrorView | None:
+        """All nodes that run look, so often; the view after that."""
+
+        async def look() -> None:
+            for _ in range(times):
+                for number, each in self.proposals.items():
+                    if number not in self.stopped:
+                        each.tick(self.now_ms)
+                        await asyncio.sleep(0)
+                        await asyncio.sleep(0)
+                self.now_ms += step_ms
+
+        self.world.run(look())
+        return self.view
+
+    def hand_over(self, number: int) -> list[int]:
+        """The node is to stop: how many queues each call has named."""
+
+        async def call() -> list[int]:
+            counts = []
+            for _ in range(3):
+                counts.append(self.proposals[number].hand_over())
+                await asyncio.sleep(0)
+                await asyncio.sleep(0)
+            return counts
+
+        return self.world.run(call())
+
+
+def test_a_queue_under_a_policy_begins_a_ring_on_its_node_and_gets_all_mirrors() -> None:
+    world = World(None, {"ha-mode": "all"})
+    view = world.tick(6)
+    assert view is not None
+    assert (view.members, view.synchronised) == ((1, 2, 3), (1,))
+    assert world.rings[2].asked
+
+
+def test_a_queue_without_a_policy_stays_as_it_is() -> None:
+    assert World().tick(3) is None
+
+
+def test_the_leader_declares_what_its_ring_reports() -> None:
+    world = World(UNSYNCHRONISED, {"ha-mode": "all"})
+    world.rings[1].synchronised = 2
+    view = world.tick()
+    assert view is not None and set(view.synchronised) == {1, 2}
+
+
+def test_a_mirror_that_is_lost_leaves_after_half_a_second_and_not_before() -> None:
+    world = World(SYNCHRONISED, {"ha-mode": "all"})
+    world.stop(3)
+    world.tick(1, LOST_MS - 1)
+    assert world.tick(1, 1) == SYNCHRONISED
+    view = world.tick()
+    assert view is not None and (view.members, view.term) == ((1, 2), 1)
+
+
+def test_a_damaged_member_proposes_the_view_without_itself() -> None:
+    world = World(SYNCHRONISED, {"ha-mode": "exactly", "ha-params": 2})
+    world.damaged.add(2)
+    view = world.tick()
+    assert view is not None and 2 not in view.members
+
+
+def test_the_leader_of_the_definitions_promotes_a_synchronised_mirror() -> None:
+    world = World(SYNCHRONISED, {"ha-mode": "all"})
+    world.stop(1)
+    view = world.tick(3)
+    assert view is not None and view.members[0] == 2 and view.term == view.epoch
+
+
+def test_promote_on_failure_decides_whether_a_mirror_that_lacks_messages_leads() -> None:
+    kept = World(UNSYNCHRONISED, {"ha-mode": "all", "ha-promote-on-failure": "when-synced"})
+    kept.stop(1)
+    assert kept.tick(3) == UNSYNCHRONISED
+    taken = World(UNSYNCHRONISED, {"ha-mode": "all"})
+    taken.stop(1)
+    view = taken.tick(3)
+    assert view is not None and (view.members[0], view.synchronised) == (2, (2,))
+
+
+def test_a_node_that_stops_has_a_synchronised_mirror_lead() -> None:
+    world = World(SYNCHRONISED, {"ha-mode": "all"})
+    assert world.hand_over(1) == [1, 0, 0]
+    assert world.view is not None
+    assert (world.view.members[0], world.view.leader_stopped) == (2, False)
+
+
+def test_by_default_no_mirror_that_lacks_messages_leads_while_the_leader_is_stopped() -> None:
+    world = World(UNSYNCHRONISED, {"ha-mode": "all", "ha-promote-on-failure": "always"})
+    assert world.hand_over(1) == [1, 0, 0]
+    stopped = msgspec.structs.replace(UNSYNCHRONISED, epoch=4, leader_stopped=True)
+    assert world.view == stopped
+    world.stop(1)
+    assert world.tick(3) == stopped
+
+
+def test_promote_on_shutdown_always_has_the_oldest_mirror_lead() -> None:
+    settings: dict[str, object] = {
+        "ha-promote-on-shutdown": "always",
+        "ha-promote-on-failure": "when-synced",
+    }
+    world = World(UNSYNCHRONISED, {"ha-mode": "all", **settings})
+    world.hand_over(1)
+    world.stop(1)
+    view = world.tick(3)
+    assert view is not None and (view.members[0], view.leader_stopped) == (2, False)
+
+
+def test_that_the_leader_has_stopped_holds_until_it_is_back() -> None:
+    world = World(UNSYNCHRONISED, {"ha-mode": "all"})
+    world.hand_over(1)
+    world.rings[1].synchronised = 2
+    still = world.tick()
+    assert still is not None and still.leader_stopped and 2 in still.synchronised
+    world.rings[1].synchronised, world.rings[1].needs_term = 0, True
+    back = world.tick()
+    assert back is not None and not back.leader_stopped and back.members[0] == 1
