@@ -119,7 +119,7 @@ sim: install
 	nice $(DEV)/python tools/sim.py --hours $(HOURS)
 
 chaos: install tools
-	WARREN_LONG=1 $(DEV)/python -m pytest tests/cluster
+	WARREN_LONG=1 $(DEV)/python -m pytest tests/cluster tests/conformance/test_federation_faults.py
 	$(DEV)/python -m node chaos run processes --minutes $(MINUTES) --seed $(SEED)
 	$(DEV)/python -m node chaos run partitions --minutes $(MINUTES) --seed $(SEED)
 	$(DEV)/python -m node chaos run network --minutes $(MINUTES) --seed $(SEED)

@@ -10,7 +10,7 @@ import pytest
 from tests.sim.queues.images import examine
 from tests.sim.queues.world import World
 
-FIRST, _, LAST = os.environ.get("WARREN_SIM_SEEDS", "0:9").partition(":")
+FIRST, _, LAST = os.environ.get("WARREN_SIM_SEEDS", "0:6").partition(":")
 LOAD_STEPS = 400  # before the first image, so that files have been recycled and compacted
 STEPS = 60
 WINDOWS = 2
