@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Final, Protocol
 
-from queues.conversion.annotated import annotated_form_10
+from node.streams.bodies import stored_form
 from queues.machine.commands import EndSession, SessionId
 from queues.queue_host import PublishingOnly
 from queues.sessions.credit import LINK, CreditActor
@@ -19,15 +19,12 @@ from queues.sessions.publishing import Held, Publisher, Targets
 from queues.streams.host import StreamHost
 from queues.streams.tracking import BATCH
 from warren.wire.amqp10.message import INFO_DURABLE, Sections
-from warren.wire.amqp10.transfers import Transfers, store
-from warren.wire.amqp10.writer import write_value
-from warren.wire.buffer import BytesWriter
+from warren.wire.amqp10.transfers import Transfers
 from warren.wire.stream.chunks import Entry
 
 if TYPE_CHECKING:
     from node.broker import Broker
 
-FILTER_KEY: Final = b"x-stream-filter-value"
 NUMBER_END: Final = 1 << 63  # publishing ids are below
 
 
@@ -83,19 +80,15 @@ class StreamPublisher(PublishingOnly):
     def unconfirmed_count(self) -> int:
         return len(self._sent)
 
-    def is_message(self, message: bytes) -> bool:
-        """Whether the bytes are the sections of a message of AMQP 1.0."""
-        return self._sections.walk(message, 0, len(message))
-
     def publish(self, entries: Sequence[Entry], targets: Targets) -> None:
-        """Append entries whose messages `is_message`, in their order; some."""
+        """Append entries in their order; some."""
         stored: list[bytes] = []
         places = [0]
         ids: list[tuple[int, int]] = []
         tag = int(self._publisher.next_tag)
         for entry in entries:
             for message in entry.messages:
-                stored.append(self._stored(message, entry.filter_value))
+                stored.append(stored_form(message, entry.filter_value, self._sections))
                 places.append(places[-1] + len(stored[-1]))
             count = len(entry.messages)
             tag += count
@@ -112,14 +105,6 @@ class StreamPublisher(PublishingOnly):
         self._publisher.now_s = perf_counter()
         if self._publisher.publish_transfers(run, targets, self._names):
             self.endpoint.mark_publisher(self)
-
-    def _stored(self, message: bytes, filter_value: str) -> bytes:
-        form = store(message)
-        if not filter_value:
-            return form
-        value = BytesWriter()
-        write_value(value, filter_value)
-        return annotated_form_10(form, {FILTER_KEY: value.getvalue()})
 
     def take_decided(self) -> tuple[list[int], list[int]]:
         """Publishing ids to confirm, and those that were refused, since the last call."""

@@ -7,14 +7,12 @@ chunks of at most CHUNK_BYTES; one chunk takes one credit. Nothing is kept of wh
 from collections.abc import Callable
 from typing import Final
 
-from node.amqp10.forms import converted
-from queues.message import FORMAT_10, Chunk
+from node.streams.bodies import body_of
+from queues.message import Chunk
 from queues.streams.host import StreamHost
 from queues.streams.member import StreamMember
 from queues.streams.offsets import OffsetSpec
 from queues.streams.reader import StreamReader
-from warren.wire.amqp091.deliver import names_in
-from warren.wire.amqp10.transfers import payload_at
 from warren.wire.stream.chunks import ENTRIES_MAX, encode_chunk
 from warren.wire.stream.codes import DELIVER, VERSION_2
 from warren.wire.stream.frames import FrameWriter
@@ -106,7 +104,7 @@ class Subscription:
                 first, timestamp_ms = offset, self._reader.taken_ms
             used = 0
             while used < count and size < CHUNK_BYTES and len(messages) < MESSAGES_MAX:
-                message = bare_message(chunk, index + used)
+                message = body_of(chunk, index + used)
                 messages.append(message)
                 size += len(message)
                 used += 1
@@ -118,14 +116,3 @@ class Subscription:
         self._member.consumer_count -= 1
         if self._mark in self._member.watchers:
             self._member.watchers.remove(self._mark)
-
-
-def bare_message(chunk: Chunk, index: int) -> bytes:
-    """The sections of message `index` as AMQP 1.0 has them."""
-    data = chunk.data
-    assert data is not None
-    start, end = chunk.span(index)
-    if chunk.format_tag == FORMAT_10:
-        return data[payload_at(data, start) : end]
-    exchange, routing_key = names_in(data, start)
-    return converted(data, start, end, exchange, routing_key)

@@ -1,0 +1,63 @@
+"""Messages of the stream protocol as Warren stores them, and back.
+
+A body is mostly an AMQP 1.0 message and is stored as it came. Other bytes are stored as a data
+section with an annotation, so that consumers of other protocols can read them; subscribers of the
+stream protocol get the bytes that were published.
+"""
+
+from typing import Final
+
+from node.amqp10.forms import converted, data_section_head
+from queues.conversion.annotated import annotated_form_10
+from queues.message import FORMAT_10, Chunk
+from queues.streams.filtering import KEY_BYTES
+from warren.wire.amqp091.deliver import names_in
+from warren.wire.amqp10.message import Sections
+from warren.wire.amqp10.transfers import payload_at, store
+from warren.wire.amqp10.values import Symbol
+from warren.wire.amqp10.writer import write_value
+from warren.wire.buffer import BytesWriter
+
+RAW_KEY: Final = "x-stream-raw"
+RAW_BYTES: Final = RAW_KEY.encode()
+TRUE: Final = b"\x41"
+SHORT_BINARY: Final = 0xA0
+DESCRIPTOR_BYTES: Final = 3
+
+
+def stored_form(body: bytes, filter_value: str, sections: Sections) -> bytes:
+    """Return the body in stored form 2; `sections` is used for the check."""
+    notes: dict[bytes, bytes] = {}
+    if not sections.walk(body, 0, len(body)):
+        notes[RAW_BYTES] = TRUE
+        body = data_section_head(len(body)) + body
+    if filter_value:
+        writer = BytesWriter()
+        write_value(writer, filter_value)
+        notes[KEY_BYTES] = writer.getvalue()
+    message = store(body)
+    return annotated_form_10(message, notes) if notes else message
+
+
+def body_of(chunk: Chunk, index: int) -> bytes:
+    """Return a message of a chunk as a subscriber gets it."""
+    data = chunk.data
+    assert data is not None
+    start, end = chunk.span(index)
+    if chunk.format_tag != FORMAT_10:
+        exchange, routing_key = names_in(data, start)
+        return converted(data, start, end, exchange, routing_key)
+    body = data[payload_at(data, start) : end]
+    return body if RAW_BYTES not in body else _unwrapped(body)
+
+
+def _unwrapped(body: bytes) -> bytes:
+    sections = Sections()
+    if not sections.walk(body, 0, len(body)):
+        return body
+    annotations = sections.annotations(body)
+    if not isinstance(annotations, dict) or annotations.get(Symbol(RAW_KEY)) is not True:
+        return body
+    kind_at = int(sections.body_at) + DESCRIPTOR_BYTES
+    head = 2 if body[kind_at] == SHORT_BINARY else 5
+    return body[kind_at + head : int(sections.footer_at)]
