@@ -30,7 +30,8 @@ from warren.wire.stream.chunks import Entry, Unsupported, take_entry
 from warren.wire.stream.frames import Answer, BadFrame, Fields, FrameWriter
 
 REFERENCE_BYTES_MAX: Final = 255
-ENTRIES_PER_TURN: Final = 1024
+MESSAGES_PER_TURN: Final = 1024  # of one connection
+BYTES_PER_TURN: Final = 1 << 20
 STARTS: Final[Mapping[int, Start]] = {
     codes.OFFSET_FIRST: Start.FIRST,
     codes.OFFSET_LAST: Start.LAST,
@@ -303,37 +304,61 @@ class Publishing:
         self.number = fields.u8()
         self.left = fields.u32()
         self.has_filter = fields.version >= codes.VERSION_2
+        self.is_slice_full = False  # the last slice was as large as a turn allows
+        self.refused: list[int] = []  # ids of the last slice that cannot be published
+        self.fault = ""  # why one of them was refused
+
+    def take_slice(self) -> list[Entry]:
+        """Take entries of at most MESSAGES_PER_TURN messages and BYTES_PER_TURN, and one more.
+
+        A batch of a few hundred bytes may hold 65,535 messages, or 16 MiB. BadFrame: the frame is
+        malformed.
+        """
+        entries: list[Entry] = []
+        self.refused, self.fault = [], ""
+        count = size = 0
+        while self.left > 0 and count < MESSAGES_PER_TURN and size < BYTES_PER_TURN:
+            self.left -= 1
+            publishing_id = self._publishing_id()
+            try:
+                entry = take_entry(self.fields, self.has_filter)
+            except Unsupported as error:
+                self.fault = str(error)
+                self.refused.append(publishing_id)
+                count += 1
+                continue
+            count += len(entry.messages)
+            size += sum(map(len, entry.messages))
+            if publishing_id < NUMBER_END:
+                entries.append(entry)
+            else:
+                self.refused.append(publishing_id)
+        self.is_slice_full = count >= MESSAGES_PER_TURN or size >= BYTES_PER_TURN
+        return entries
+
+    def _publishing_id(self) -> int:
+        """That of the next entry, which is not taken."""
+        at = self.fields.at
+        publishing_id = self.fields.u64()
+        self.fields.at = at
+        return publishing_id
 
 
 def continue_publish(endpoint: StreamConnection, work: Publishing) -> bool:
-    """Publish the next ENTRIES_PER_TURN entries; whether the frame is done. BadFrame: it is none.
+    """Publish the next slice; whether the frame is done. BadFrame: it is malformed.
 
-    What is no message, or cannot be published, is answered with PublishError; the rest goes on.
+    PublishError is the answer to what cannot be published; the rest is published.
     """
-    count = min(work.left, ENTRIES_PER_TURN)
     publisher = endpoint.publishers.get(work.number)
-    kept: list[Entry] = []
-    wrong: list[int] = []
-    for _ in range(count):
-        at = work.fields.at
-        try:
-            entry = take_entry(work.fields, work.has_filter)
-        except Unsupported as error:
-            log_refusal(endpoint, str(error))
-            end, work.fields.at = work.fields.at, at
-            wrong.append(work.fields.u64())
-            work.fields.at = end
-            continue
-        if publisher is not None and entry.publishing_id < NUMBER_END:
-            kept.append(entry)
-        else:
-            wrong.append(entry.publishing_id)
-    work.left -= count
+    entries = work.take_slice()
+    if work.fault:
+        log_refusal(endpoint, work.fault)
     if publisher is None:
-        endpoint.refuse(work.number, wrong, codes.PUBLISHER_DOES_NOT_EXIST)
+        ids = work.refused + [entry.publishing_id for entry in entries]
+        endpoint.refuse(work.number, ids, codes.PUBLISHER_DOES_NOT_EXIST)
     else:
-        endpoint.refuse(work.number, wrong, codes.PRECONDITION_FAILED)
-        _publish(endpoint, publisher, kept)
+        endpoint.refuse(work.number, work.refused, codes.PRECONDITION_FAILED)
+        _publish(endpoint, publisher, entries)
     return work.left == 0
 
 

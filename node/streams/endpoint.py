@@ -2,9 +2,9 @@
 
 Owns its publishers and subscriptions and the task of its login; what single commands do is in
 `node.streams.commands`. A frame that cannot be read, or comes before its time, closes the
-connection. Publish is carried out in slices of ENTRIES_PER_TURN entries, so that no frame holds the
-loop; while an alarm is set, or too much is in flight, the connection stops at its next Publish, and
-one that only consumes goes on.
+connection. Publish is carried out in slices of MESSAGES_PER_TURN messages, so that no frame holds
+the loop; while an alarm is set, or too much is in flight, the connection stops at its next Publish,
+and one that only consumes goes on.
 """
 
 import asyncio
@@ -212,11 +212,13 @@ class StreamEndpoint:
         assert self._publishing is not None
         if self._must_wait_to_publish():
             return False  # `flush` asks again.
-        if continue_publish(self, self._publishing):
+        work = self._publishing
+        if continue_publish(self, work):
             self._publishing = None
-            return True
-        self._step_later()
-        return False
+        if work.left > 0 or work.is_slice_full:
+            self._step_later()
+            return False
+        return True
 
     def _handle(self, fields: Fields) -> None:
         if fields.key == codes.PUBLISH and self.is_open:
