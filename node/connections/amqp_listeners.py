@@ -8,6 +8,7 @@ Opened again, an entry has the port that it had at first, also where the system 
 """
 
 import asyncio
+import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -75,6 +76,8 @@ class AmqpListeners:
             raise
 
     async def _opened(self, entry: Entry) -> "asyncio.Server | Acceptor":
+        if entry.is_stream:  # The first client does not wait for the import.
+            importlib.import_module("node.streams.endpoint")
         with taking(entry.protocol, entry.host, entry.port):
             if entry.tls is None and entry.proxies is None:
                 return await listen(self._broker, entry)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final, cast
 
 from node.amqp091.endpoint import WRITE_HIGH_BYTES, Endpoint091
 from node.amqp10.endpoint import Endpoint10
-from node.streams.endpoint import StreamEndpoint
 from warren.wire.amqp091.header import (
     HEADER_091,
     HEADER_10_SASL,
@@ -22,6 +21,7 @@ from warren.wire.amqp091.header import (
 if TYPE_CHECKING:
     from node.broker import Broker
     from node.connections.amqp_listeners import Entry
+    from node.streams.endpoint import StreamEndpoint
     from node.tls.acceptor import Acceptor
     from node.tls.certificate import LoginName, TlsPeer
     from node.tls.proxy_protocol import Forwarded
@@ -64,6 +64,8 @@ class Greeting(asyncio.Protocol):
             self._transport.abort()
             return
         if self._is_stream:
+            from node.streams.endpoint import StreamEndpoint
+
             self._hand_over(self._transport, StreamEndpoint, b"")
             return
         loop = asyncio.get_running_loop()
@@ -92,7 +94,7 @@ class Greeting(asyncio.Protocol):
     def _hand_over(
         self,
         transport: asyncio.Transport,
-        kind: type[Endpoint091] | type[Endpoint10] | type[StreamEndpoint],
+        kind: "type[Endpoint091] | type[Endpoint10] | type[StreamEndpoint]",
         rest: bytes,
     ) -> None:
         forwarded = self._forwarded

@@ -89,10 +89,18 @@ def loaded_by(statement: str) -> set[str]:
     return set(json.loads(done.stdout))
 
 
-def test_a_node_loads_no_views_of_its_api_before_it_is_ready() -> None:
+def test_a_node_loads_no_views_and_no_stream_protocol_before_it_is_ready() -> None:
     loaded = loaded_by("import node.boot")
     assert "node.broker" in loaded
-    assert not {"aiohttp", "node.management.rows.view", "node.management.server"} & loaded
+    assert (
+        not {
+            "node.streams.endpoint",
+            "aiohttp",
+            "node.management.rows.view",
+            "node.management.server",
+        }
+        & loaded
+    )
 
 
 def test_a_test_of_an_application_loads_what_a_broker_needs() -> None:
