@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from deploy.chaos.target import Compose, ComposeFailed, ComposeTarget
-from node.cli.chaos_arguments import add_arguments
+from node.cli.chaos_arguments import MIRRORED, add_arguments
 from node.cli.chaos_run import (
     EXIT_UNREACHABLE,
     CannotBegin,
@@ -36,6 +36,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add_arguments(parser.add_subparsers(dest="command"))
     given = sys.argv[1:] if arguments is None else list(arguments)
     options = parser.parse_args(["chaos", "run", *given])
+    if options.queue_type == MIRRORED:
+        parser.error("--queue-type mirrored: allowed here: quorum, classic")
     words = os.environ.get("COMPOSE") or next(filter(_answers, PROGRAMS), "")
     if not words:
         print("warren: neither docker compose nor docker-compose is there", file=sys.stderr)

@@ -4,6 +4,8 @@ import argparse
 from pathlib import Path
 from typing import Final
 
+MIRRORED: Final = "mirrored"
+QUEUE_TYPES: Final = ("quorum", "classic", MIRRORED)
 # Names of warren.testing.chaos.scenarios, which is not imported for the parser.
 SCENARIOS: Final = (
     "processes",
@@ -76,7 +78,7 @@ def _add_run(kinds: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
         type=_positive,
         help="each fault once, for about so long, in place of --minutes",
     )
-    run.add_argument("--queue-type", choices=("quorum", "classic"), default="quorum")
+    run.add_argument("--queue-type", choices=QUEUE_TYPES, default="quorum")
     run.add_argument("--queues", metavar="N", type=int, choices=range(1, 33), default=1)
     run.add_argument("--protocol", choices=("both", "amqp091", "amqp10"), default="both")
     run.add_argument(

@@ -22,6 +22,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from node.cli.chaos import EXIT_WRONG, as_json
+from node.cli.chaos_arguments import MIRRORED
 from warren.testing import ClusterOfNodes, NodeFailed
 from warren.testing.chaos.campaign import WARM_S, Campaign, OnProgress
 from warren.testing.chaos.clients import Habits
@@ -31,7 +32,7 @@ from warren.testing.chaos.picture import draw
 from warren.testing.chaos.scenarios import Scenario, scenario
 from warren.testing.chaos.table import markdown, rows
 from warren.testing.chaos.timeline import Timeline, timeline
-from warren.testing.chaos.workload import NotDeclared, Plan, QueuePlan, Workload
+from warren.testing.chaos.workload import CLASSIC, NotDeclared, Plan, QueuePlan, Workload
 from warren.testing.history import Recorder, Verdict, judge, read
 from warren.testing.toxiproxy import MISSING, ToxiproxyFailed, find_server
 
@@ -43,6 +44,16 @@ EXIT_INTERRUPTED: Final = 130
 HISTORY: Final = "history.jsonl"
 TABLE: Final = "table.md"
 SLOTS: Final = 300  # in a picture
+# Mirrors on all nodes, of which none may lose what was confirmed.
+MIRRORS: Final = {
+    "pattern": "^chaos-",
+    "apply-to": "queues",
+    "definition": {
+        "ha-mode": "all",
+        "ha-sync-mode": "automatic",
+        "ha-promote-on-failure": "when-synced",
+    },
+}
 READY_SECONDS: Final = 120.0  # a machine that is busy is no fault of the cluster
 
 
@@ -155,8 +166,9 @@ def give_up(
 
 def plan_of(options: argparse.Namespace) -> Plan:
     """The clients that the options ask for: each queue has one of each kind for every node."""
+    type_ = CLASSIC if options.queue_type == MIRRORED else options.queue_type
     queues = tuple(
-        QueuePlan(f"chaos-{number}", options.queue_type, options.nodes, options.nodes)
+        QueuePlan(f"chaos-{number}", type_, options.nodes, options.nodes)
         for number in range(1, options.queues + 1)
     )
     clients = options.nodes * options.queues
@@ -170,6 +182,8 @@ def _break(options: argparse.Namespace, chosen: Scenario, folder: Path, err: Tex
     cluster = ClusterOfNodes(options.nodes, proxied=chosen.needs_links, ready_seconds=READY_SECONDS)
     try:
         cluster.start()
+        if options.queue_type == MIRRORED:
+            cluster.node(1).api("PUT", "/api/policies/%2F/chaos", MIRRORS)
         urls = cluster.client_urls if chosen.breaks_clients else cluster.urls
         carry_out(LocalTarget(cluster), urls, chosen, folder, options, err)
     finally:

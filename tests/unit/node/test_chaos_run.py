@@ -64,6 +64,16 @@ def test_a_run_leaves_its_verdict_a_table_and_a_picture(tmp_path: Path, taken: b
     ET.parse(tmp_path / "timeline.svg")
 
 
+def test_mirrored_queues_are_declared_as_classic_ones_and_named_in_the_table(
+    tmp_path: Path,
+) -> None:
+    record(tmp_path, taken=True)
+    given = options(tmp_path, "--queue-type", "mirrored")
+    assert [each.type for each in plan_of(given).queues] == ["classic"]
+    assert conclude(tmp_path, given, io.StringIO()) == 0
+    assert (tmp_path / TABLE).read_text().startswith("all, 3 nodes, mirrored queues")
+
+
 def test_a_run_that_failed_is_judged_up_to_there_and_counts_as_failed(tmp_path: Path) -> None:
     record(tmp_path, taken=False)
     said, complained = io.StringIO(), io.StringIO()
