@@ -19,7 +19,7 @@ USER_CHUNK: Final = 0
 # magic and version, kind, entries, records, timestamp, epoch, first offset, crc, data and trailer
 # bytes, Bloom bytes and three reserved ones
 CHUNK_HEAD: Final = Struct(">BBHIqQQIIII")
-BATCH_HEAD: Final = Struct(">BHII")
+SINGLE_HEAD: Final = Struct(">QI")  # publishing id, bytes; of a batch these are 2 GB or more
 BATCH: Final = 0x80
 NONE: Final = 0
 GZIP: Final = 1
@@ -28,7 +28,7 @@ UNPACKED_BYTES_MAX: Final = 16 << 20  # of one batch
 ENTRIES_MAX: Final = 65_535  # of a chunk: its count is a u16
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Entry:
     """What Publish has under one publishing id."""
 
@@ -43,6 +43,13 @@ class Unsupported(Exception):
 
 def take_entry(fields: Fields, has_filter: bool) -> Entry:
     """The next entry of Publish. BadFrame: there is none. Unsupported: see there."""
+    body, at = fields.body, fields.at
+    if not has_filter and at + SINGLE_HEAD.size <= len(body):  # What most are, in one step.
+        publishing_id, length = SINGLE_HEAD.unpack_from(body, at)
+        end = at + SINGLE_HEAD.size + length
+        if end <= len(body):
+            fields.at = end
+            return Entry(publishing_id, "", (body[at + SINGLE_HEAD.size : end],))
     publishing_id = fields.u64()
     filter_value = fields.string() if has_filter else ""
     if fields.is_at_end:
