@@ -26,6 +26,7 @@ import msgspec
 
 from node.cluster.membership.member_changes import Membership, Refused
 from node.cluster.queues.mirrors import mirror_view, ring_view
+from node.events.logs import ids_of
 from queues.definitions.broker_objects import MirrorView, Queue
 from queues.definitions.metadata_commands import SetMirrorView
 from queues.definitions.mirror_policy import (
@@ -324,10 +325,26 @@ class MirrorProposals:
         count = 0
         for queue in list(self._snapshot.queues()):
             view = self._handed_over(queue) if self._is_mirrored(queue) else None
-            if view is not None:
-                count += 1
-                self._begin_proposal(queue, view)
+            if view is None:
+                continue
+            count += 1
+            if view.leader_stopped and queue.uid not in self._open:
+                self._tell_stopped(queue)
+            self._begin_proposal(queue, view)
         return count
+
+    def _tell_stopped(self, queue: Queue) -> None:
+        policy = self.policy_of(queue)
+        follows = "is down until this node is back"
+        if policy is not None and policy.always_on_shutdown:
+            follows = "loses the messages that its next leader does not have"
+        log.warning(
+            "queue '%s' in vhost '%s': no synchronised mirror can lead while this node is stopped; "
+            "the queue %s (ha-promote-on-shutdown); synchronise mirrors before a stop "
+            "(warrenctl sync_queue)",
+            *(queue.name, queue.vhost, follows),
+            extra=ids_of(queue=queue.name, vhost=queue.vhost),
+        )
 
     def _handed_over(self, queue: Queue) -> MirrorView | None:
         """The view in which this node may stop; None: it may do so in the present one."""

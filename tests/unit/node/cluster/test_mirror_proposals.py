@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import dataclass, field
 
 import msgspec
+import pytest
 
 from node.cluster.queues.mirror_proposals import LOST_MS, MirrorProposals
 from node.cluster.queues.mirrors import ring_view
@@ -184,11 +185,15 @@ def test_a_node_that_stops_has_a_synchronised_mirror_lead() -> None:
     assert (world.view.members[0], world.view.leader_stopped) == (2, False)
 
 
-def test_by_default_no_mirror_that_lacks_messages_leads_while_the_leader_is_stopped() -> None:
+def test_by_default_no_mirror_that_lacks_messages_leads_while_the_leader_is_stopped(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     world = World(UNSYNCHRONISED, {"ha-mode": "all", "ha-promote-on-failure": "always"})
     assert world.hand_over(1) == [1, 0, 0]
     stopped = msgspec.structs.replace(UNSYNCHRONISED, epoch=4, leader_stopped=True)
     assert world.view == stopped
+    [line] = [each.getMessage() for each in caplog.records if "ha-promote-on-shutdown" in each.msg]
+    assert "queue 'q' in vhost '/'" in line and "is down until this node is back" in line
     world.stop(1)
     assert world.tick(3) == stopped
 
