@@ -40,6 +40,7 @@ log = logging.getLogger("warren.connection")
 
 PROTOCOL: Final = "stream"
 FRAME_MAX: Final = 1 << 20
+HANDSHAKE_FRAME_MAX: Final = 64 << 10  # until a vhost is open: clients need no login for that
 FRAMES_PER_TURN: Final = 512
 OUTPUT_BYTES_MAX: Final = 512 << 10  # of chunks in one turn
 CLOSE_WAIT_MS: Final = 10_000
@@ -104,7 +105,7 @@ class StreamEndpoint:
         self.subscriptions: dict[int, Subscription] = {}
         self.frame_max = FRAME_MAX
         self.heartbeat_s = broker.config.limits.heartbeat_s
-        self._frames = FrameBuffer(FRAME_MAX)
+        self._frames = FrameBuffer(HANDSHAKE_FRAME_MAX)
         self._reading = Reading(broker.turn, transport, self.connection, broker.monotonic_ms)
         self._publishing: Publishing | None = None  # a Publish that is carried out in slices
         self._login: asyncio.Task[None] | None = None
@@ -304,6 +305,7 @@ class StreamEndpoint:
         self.permissions = PermissionCache(self.broker.access, self.user, vhost)
         self._plans = self.broker.route_cache(vhost, self.user, "impersonator" in self.tags)
         self.is_open = True
+        self._frames.frame_max = FRAME_MAX
         self.broker.connections.opened(self)
 
     def tuned(self, frame_max: int, heartbeat_s: int) -> None:

@@ -119,6 +119,11 @@ def test_a_frame_beyond_the_limit_closes_the_connection(client: Client) -> None:
     assert client.code_of_close() == codes.FRAME_TOO_LARGE
 
 
+def test_a_frame_before_the_vhost_is_open_has_a_smaller_limit(client: Client) -> None:
+    client.socket.sendall(number(100_000, 4) + number(codes.PEER_PROPERTIES, 2) + number(1, 2))
+    assert client.code_of_close() == codes.FRAME_TOO_LARGE
+
+
 def test_an_unknown_command_closes_the_connection(client: Client) -> None:
     client.open()
     client.send(FrameWriter(999).u32(1))

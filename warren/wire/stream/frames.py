@@ -44,12 +44,13 @@ class FrameBuffer:
 
     def __init__(self, frame_max: int) -> None:
         self.frame_max = frame_max  # bytes of a frame without its size; 0: any
-        self._data = b""
+        self._data = bytearray()
         self._at = 0
 
     def add(self, data: bytes) -> None:
-        self._data = self._data[self._at :] + data if self._at < len(self._data) else data
+        del self._data[: self._at]
         self._at = 0
+        self._data += data  # in place: a frame may come a byte at a time
 
     @property
     def waiting_bytes(self) -> int:
@@ -69,7 +70,7 @@ class FrameBuffer:
         if len(self._data) < begin + size:
             return None
         self._at = begin + size
-        return self._data[begin : begin + size]
+        return bytes(self._data[begin : begin + size])
 
 
 class Fields:

@@ -2,6 +2,7 @@
 
 import gzip
 import zlib
+from time import process_time
 
 import pytest
 
@@ -58,6 +59,24 @@ def test_frames_are_found_however_the_socket_cuts_them() -> None:
         while (body := frames.take()) is not None:
             found.append(body)
     assert found == [DECLARE[4:], DECLARE[4:]]
+
+
+def cost_of_pieces(count: int) -> float:
+    """CPU seconds for so many pieces of one frame."""
+    costs: list[float] = []
+    for _ in range(3):
+        frames = FrameBuffer(1 << 20)
+        frames.add((1 << 20).to_bytes(4, "big"))
+        begun = process_time()
+        for _ in range(count):
+            frames.add(b"0123456789abcdef")
+            assert frames.take() is None
+        costs.append(process_time() - begun)
+    return min(costs)
+
+
+def test_the_cost_of_a_frame_in_small_pieces_grows_with_its_size() -> None:
+    assert cost_of_pieces(64_000) < 9 * cost_of_pieces(16_000)  # 4 if linear, 16 if quadratic
 
 
 def test_an_answer_has_the_bit_of_responses() -> None:
