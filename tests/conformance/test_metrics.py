@@ -16,6 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.conformance.broker import CONFIG
 from tests.conformance.http_api import HttpApi
+from tests.waiting import eventually
 from warren.testing import Node, free_port
 
 MONITORING: Final = Path(__file__).resolve().parent.parent.parent / "deploy" / "monitoring"
@@ -140,7 +141,12 @@ def exported(node: Node) -> set[str]:
 
 @pytest.mark.source
 def test_every_metric_of_the_dashboard_and_the_alerts_is_one_that_a_node_has(used: Node) -> None:
+    api = HttpApi(used.management_url)  # The metrics of links are there while one runs.
+    place = {"src-uri": "amqp://", "dest-uri": "amqp://", "src-queue": "from", "dest-queue": "to"}
+    api.put("/parameters/shovel/%2F/any", {"value": place})
+    eventually(lambda: "rabbitmq_shovel_dynamic" in text(used, "/metrics"))
     known = exported(used)
+    api.delete("/parameters/shovel/%2F/any")
     dashboard = json.loads((MONITORING / "grafana/dashboards/warren.json").read_text())
     queries = [
         target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", ())
