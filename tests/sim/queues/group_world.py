@@ -532,7 +532,7 @@ class GroupWorld:
         return last.is_attached and member.ready_count == 0 and member.checked_out_count == 0
 
     def is_at_rest(self) -> bool:
-        """All who are wanted are members, and have applied the same."""
+        """All who are wanted are members, and have applied and swept the same."""
         leader = self.find_leader()
         if leader is None or leader.member is None:
             return False
@@ -544,6 +544,8 @@ class GroupWorld:
         if any(node.member is None for node in self.alive() if node.number in self.wanted):
             return False
         members = [node.member for node in self.alive() if node.number in self.wanted]
+        if any(member.core.sweeps for member in members if member is not None):
+            return False  # What a snapshot has made dead goes in slices.
         indexes = {int(member.applied_index) for member in members if member is not None}
         return indexes == {int(status.last_index)} and not any(self.channels.values())
 
