@@ -328,7 +328,9 @@ class StreamEndpoint:
         if not publishers and not readers:
             return
         for number in publishers:
-            self.flush_publisher(self.publishers.pop(number))
+            publisher = self.publishers.pop(number)
+            self.flush_publisher(publisher)
+            publisher.end()
         for number in readers:
             self.subscriptions.pop(number).end()
         update = FrameWriter(codes.METADATA_UPDATE).u16(codes.STREAM_NOT_AVAILABLE)

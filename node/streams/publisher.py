@@ -67,6 +67,7 @@ class StreamPublisher(PublishingOnly):
         self._names = b"\x00" + bytes([len(host.name.encode())]) + host.name.encode()
         self._sent: deque[tuple[int, int]] = deque()
         self._sections = Sections()
+        endpoint.broker.named_targets.join(host.uid, self)
 
     @property
     def session(self) -> SessionId:
@@ -119,10 +120,16 @@ class StreamPublisher(PublishingOnly):
 
     def end(self) -> None:
         """The publisher is over; what is under way goes on without a confirm."""
+        self.endpoint.broker.named_targets.leave(self.host.uid, self)
         self._publisher.let_go()
         for outbox in self._publisher.outboxes.values():
             outbox.host.command(self, EndSession(self._session))
         self._credit.peer_down_everywhere()
+
+    def target_deleted(self) -> None:
+        """The stream was deleted: tell the client, after the confirms that are still to come."""
+        if self.host.uid not in self._publisher.outboxes:
+            self.endpoint.stream_gone(self.host)  # Else the stream answers with `on_gone`.
 
     # SessionSink
 

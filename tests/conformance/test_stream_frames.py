@@ -163,6 +163,23 @@ def test_ids_are_used_once_and_have_to_be_there(client: Client) -> None:
     assert client.ask(codes.DELETE, text("ids")).u16() == codes.OK
 
 
+def test_a_publisher_that_has_not_published_learns_that_its_stream_is_gone(
+    client: Client, port: int
+) -> None:
+    client.open()
+    assert client.ask(codes.CREATE, text("short"), number(0, 4)).u16() == codes.OK
+    declare = number(1, 1) + text("") + text("short")
+    assert client.ask(codes.DECLARE_PUBLISHER, declare).u16() == codes.OK
+    other = Client(port)
+    other.open()
+    assert other.ask(codes.DELETE, text("short")).u16() == codes.OK
+    other.close()
+    told = client.receive()
+    assert told is not None
+    assert (told.key, told.u16()) == (codes.METADATA_UPDATE, codes.STREAM_NOT_AVAILABLE)
+    assert told.string() == "short"
+
+
 @pytest.mark.parametrize(
     "argument", [("max-age", "soon"), ("max-length-bytes", "-1"), ("no-such-argument", "1")]
 )
