@@ -36,7 +36,7 @@ PURE_TESTS := tests/sim/mutants $(PURE_NODES:%=tests/conformance/test_%.py) \
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help python install tools run lint check format test test-part test-pure test-compiled test-spark faults fuzz-http mutants wheel bench clean sim \
+.PHONY: help python install docs tools run lint check format test test-part test-pure test-compiled test-spark faults fuzz-http mutants wheel bench clean sim \
         chaos compose-up compose-down compose-test
 
 help:
@@ -57,6 +57,7 @@ help:
 	@echo "make compose-up     N=3 (5, 7) nodes in containers behind Toxiproxy; compose-down, compose-test"
 	@echo "make wheel          build the compiled wheel in a copy of the sources, for the next make run; prints its path"
 	@echo "make bench          build the load generators; then see bench/README.md"
+	@echo "make docs           the manual as web pages, in build/manual"
 	@echo "make clean          remove what was built; environments and data stay"
 
 python:
@@ -138,6 +139,12 @@ compose-test: install
 test-spark: install
 	@WARREN_PURE=1 $(DEV)/python -m pip install --quiet --no-build-isolation --editable '.[spark]'
 	$(DEV)/python -m pytest tests/spark
+
+docs: install
+	$(DEV)/python tools/reference.py
+	$(DEV)/python -m pip install --quiet --no-build-isolation 'mkdocs-material>=9.6'
+	NO_MKDOCS_2_WARNING=1 $(DEV)/python -m mkdocs build --quiet --strict
+	@echo "the manual is in build/manual/index.html"
 
 wheel: python
 	@$(SETUP) wheel

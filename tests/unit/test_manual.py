@@ -1,0 +1,60 @@
+"""The manual: derived pages are current, links lead somewhere, code of the quick start runs."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from warren.testing.node import Node
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+LINK = re.compile(r"\]\((?!https?://|mailto:)([^)#\s]*)(?:#([^)\s]*))?\)")
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+NAV = re.compile(r"^\s+- [^:]+: (\S+\.md)$", re.MULTILINE)
+PAGES = sorted([*(ROOT / "docs").rglob("*.md"), ROOT / "README.md"])
+
+pytestmark = pytest.mark.source
+
+
+def anchors(page: Path) -> set[str]:
+    """Of the page's headings, as GitHub makes them."""
+    titles = re.findall(r"^#+ (.*)$", page.read_text("utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_to_files_and_headings_that_are_there(page: Path) -> None:
+    dead: list[str] = []
+    for place, anchor in LINK.findall(page.read_text("utf-8")):
+        target = (page.parent / place).resolve() if place else page
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            dead.append(f"{place}#{anchor}")
+    assert dead == []
+
+
+def test_derived_pages_are_those_of_the_sources() -> None:
+    command = [sys.executable, str(ROOT / "tools" / "reference.py"), "--check"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_manual_has_every_page_that_its_start_names() -> None:
+    named = NAV.findall((ROOT / "mkdocs.yml").read_text("utf-8"))
+    assert all((ROOT / "docs" / each).exists() for each in named)
+    tops = {each.name for each in (ROOT / "docs").glob("*.md")} - {"NEXT.md"}
+    assert tops <= set(named)
+
+
+def test_the_quick_start_runs(tmp_path: Path) -> None:
+    blocks = dict(BLOCK.findall((ROOT / "docs" / "guide" / "index.md").read_text("utf-8")))
+    with Node() as node:
+        script = blocks["python"].replace(
+            'ConnectionParameters("localhost")', f'ConnectionParameters("{node.host}", {node.port})'
+        )
+        assert script != blocks["python"]
+        told = subprocess.run(
+            [sys.executable, "-c", script], capture_output=True, text=True, timeout=30
+        )
+        assert (told.stdout, told.stderr) == ("b'an order'\n", "")

@@ -1,0 +1,183 @@
+"""Writes the pages of the manual that are derived from the sources: settings and commands.
+
+    python tools/reference.py            # write docs/guide/configuration.md and commands.md
+    python tools/reference.py --check    # exit with 1 if they are not what it would write
+
+A setting's text is the comment beside or above its field; a command's is its help.
+"""
+
+import argparse
+import ast
+import dataclasses
+import inspect
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final, get_type_hints
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from node.__main__ import make_parser as server_parser  # noqa: E402
+from node.cli.warrenctl import TABLES  # noqa: E402
+from node.config.settings import Config  # noqa: E402
+
+PAGES: Final = ROOT / "docs" / "guide"
+WIDTH: Final = 118
+CONFIGURATION: Final = """# Settings
+
+A node reads one TOML file (`warren server --config FILE`). Every key can also be given as
+`--set key=value`, and in the environment as `WARREN_` and the key in capitals with `_` for `.`:
+`limits.frame_max` is `WARREN_LIMITS_FRAME_MAX`. Flags win over `--set`, that over the environment,
+that over the file. A key or value that is not understood stops the start with what is allowed.
+`warren convert-config rabbitmq.conf` writes such a file from one of RabbitMQ.
+
+This page is made by `tools/reference.py`.
+"""
+COMMANDS: Final = """# Commands
+
+Both programs print this by `--help`. This page is made by `tools/reference.py`.
+"""
+
+
+def comments_of(section: type) -> dict[str, str]:
+    """By field of the class: the comment above it and beside it."""
+    lines = textwrap.dedent(inspect.getsource(section)).splitlines()
+    (tree,) = ast.parse("\n".join(lines)).body
+    assert isinstance(tree, ast.ClassDef)
+    found: dict[str, str] = {}
+    for each in tree.body:
+        if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name):
+            above: list[str] = []
+            at = each.lineno - 2
+            while lines[at].strip().startswith("#"):
+                above.insert(0, lines[at].strip().lstrip("# "))
+                at -= 1
+            assert each.end_lineno is not None
+            _, mark, beside = lines[each.end_lineno - 1].partition("  # ")
+            found[each.target.id] = " ".join([*above, beside] if mark else above).strip()
+    return found
+
+
+def default_of(field: "dataclasses.Field[Any]") -> str:
+    if field.name == "name" and field.default_factory is not dataclasses.MISSING:
+        return "`warren@HOST`"
+    if field.default_factory is not dataclasses.MISSING:
+        value = field.default_factory()
+    else:
+        value = field.default
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return f"`{str(value).lower()}`"
+    if isinstance(value, (tuple, list)):
+        return ", ".join(f"`{each}`" for each in value) or "none"
+    if dataclasses.is_dataclass(value) and not str(value).count("("):
+        return f"`{value}`"
+    return f"`{value}`" if str(value) else "empty"
+
+
+def sections(config: type, prefix: str = "") -> Iterator[tuple[str, type]]:
+    """The sections with their names, the outermost first."""
+    yield prefix, config
+    for name, kind in get_type_hints(config).items():
+        if dataclasses.is_dataclass(kind) and isinstance(kind, type) and is_section(kind):
+            yield from sections(kind, f"{prefix}{name}.")
+
+
+def is_section(kind: type) -> bool:
+    return kind.__module__.startswith("node.config") and kind.__name__.endswith(
+        ("Section", "Overrides", "Watermark", "Limit")
+    )
+
+
+def configuration() -> str:
+    parts = [CONFIGURATION]
+    for prefix, section in sections(Config):
+        rows = list(rows_of(prefix, section))
+        if rows:
+            name = prefix.rstrip(".") or "At the top of the file"
+            purpose = "" if section is Config else inspect.getdoc(section) or ""
+            title = f"## `{name}`" if prefix else f"## {name}"
+            parts.append("\n".join([title, "", *([purpose, ""] if purpose else []), *rows, ""]))
+    return "\n".join(parts)
+
+
+def rows_of(prefix: str, section: type) -> Iterator[str]:
+    comments = comments_of(section)
+    hints = get_type_hints(section)
+    for field in dataclasses.fields(section):
+        kind = hints[field.name]
+        if field.name == "warnings" or (isinstance(kind, type) and is_section(kind)):
+            continue
+        yield f"- `{prefix}{field.name}` (default: {default_of(field)})" + wrapped(
+            comments[field.name]
+        )
+
+
+def wrapped(text: str) -> str:
+    if not text:
+        return ""
+    lines = textwrap.wrap(text, WIDTH - 2, break_long_words=False)
+    return ":\n" + "\n".join(f"  {line}" for line in lines)
+
+
+def commands() -> str:
+    parts = [COMMANDS, "## warren\n", *described("warren", server_parser()), "## warrenctl\n"]
+    for title, table in TABLES:
+        parts.append(f"### {title.capitalize()}\n")
+        for name, row in table.items():
+            text = f"- `{name}`: {row.help}"
+            parts.extend(textwrap.wrap(text, WIDTH, subsequent_indent="  "))
+        parts.append("")
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def described(name: str, parser: argparse.ArgumentParser) -> Iterator[str]:
+    """The usage of every command behind a parser."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            helps = {each.dest: each.help or "" for each in action._choices_actions}
+            for command, inner in sorted(action.choices.items()):
+                if command in helps and helps[command] != argparse.SUPPRESS:
+                    yield f"### {name} {command}\n"
+                    if helps[command]:
+                        yield "\n".join(textwrap.wrap(sentence(helps[command]), WIDTH)) + "\n"
+                    yield f"```text\n{usage_of(inner)}\n```\n"
+
+
+def sentence(text: str) -> str:
+    text = text.replace("%%", "%")
+    return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")
+
+
+def usage_of(parser: argparse.ArgumentParser) -> str:
+    formatter = argparse.HelpFormatter(parser.prog, width=100)
+    formatter.add_usage(parser.usage, parser._actions, parser._mutually_exclusive_groups, "")
+    for group in parser._action_groups:
+        formatter.start_section(group.title)
+        formatter.add_arguments(
+            each for each in group._group_actions if "--help" not in each.option_strings
+        )
+        formatter.end_section()
+    return formatter.format_help().rstrip()
+
+
+def main() -> int:
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    arguments.add_argument("--check", action="store_true")
+    check = arguments.parse_args().check
+    stale = 0
+    for name, text in (("configuration.md", configuration()), ("commands.md", commands())):
+        path = PAGES / name
+        if check and (not path.exists() or path.read_text("utf-8") != text):
+            print(f"{path.relative_to(ROOT)} is stale: run tools/reference.py", file=sys.stderr)
+            stale = 1
+        elif not check:
+            path.write_text(text, "utf-8")
+    return stale
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
