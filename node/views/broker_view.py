@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from node.broker import Broker
 
 
+QUEUE_BYTES: Final = 12 << 10  # what a queue in use takes without its messages
 WILDCARDS: Final = frozenset({"0.0.0.0", "::"})  # listen everywhere, and name no host
 
 
@@ -356,6 +357,7 @@ class LiveView:
             message_bytes_persistent=int(host.store.journaled_bytes),
             message_bytes_ram=bytes_ram,
             message_bytes_paged_out=held_bytes - bytes_ram,
+            memory_bytes=QUEUE_BYTES + bytes_ram,
             consumers=host.consumer_count,
             consumer_capacity=host.capacity.share(broker.now_ms()),
             idle_since_ms=int(host.capacity.idle_since_ms(broker.now_ms())) or None,

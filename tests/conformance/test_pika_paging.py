@@ -57,6 +57,7 @@ def test_a_backlog_over_the_budget_comes_back_in_order_and_whole(
         seen = node.api("GET", f"/api/queues/%2F/{name}")
         assert seen["messages_ram"] + seen["messages_paged_out"] == COUNT
         assert seen["messages_persistent"] == COUNT // 4
+        assert 0 < seen["memory"] - seen["message_bytes_ram"] < 20_000  # Bodies, and the queue.
         is_most = seen["message_bytes_paged_out"] > seen["message_bytes_ram"]
         return bool(is_most and seen["messages_paged_out"] > COUNT // 4)
 
