@@ -1,25 +1,29 @@
 """Migrate with deploy/migrate.py from a real RabbitMQ, while its clients run."""
 
+import subprocess
+import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pika
 import pytest
 
-from deploy.migrate import main
 from tests.conformance.federation_pair import Cluster
 from tests.conformance.rabbitmq import RabbitMq, is_installed
 from tests.waiting import eventually
 from warren.testing import Node
 
 pytestmark = [
+    pytest.mark.source,
     pytest.mark.skipif(not is_installed(), reason="no rabbitmq-server, or not root"),
     pytest.mark.timeout(180),
 ]
 BACKLOG = 2000
 QUEUES = ("orders", "bills")
+SCRIPT = Path(__file__).parents[2] / "deploy" / "migrate.py"
 QUIET_S = "6"  # RabbitMQ counts messages of quorum queues every 5 seconds
 
 
@@ -32,10 +36,13 @@ def sides(tmp_path: Any) -> Iterator[tuple[Cluster, Cluster]]:
             each.close()
 
 
-def migrate(step: str, sides: tuple[Cluster, Cluster], *more: str) -> int:
-    """The script's exit status."""
+def migrate(
+    step: str, sides: tuple[Cluster, Cluster], *more: str
+) -> subprocess.CompletedProcess[str]:
+    """Run the script as its users do."""
     old, new = (each.node.management_url for each in sides)
-    return main([step, "--old", old, "--new", new, *more])
+    command = [sys.executable, str(SCRIPT), step, "--old", old, "--new", new, *more]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 
 class Client(threading.Thread):
@@ -107,17 +114,18 @@ def policies(cluster: Cluster) -> set[str]:
     return {each["name"] for each in cluster.api.get("/policies")}
 
 
-def left_in_finish(sides: tuple[Cluster, Cluster], capsys: pytest.CaptureFixture[str]) -> set[str]:
+def left_in_finish(sides: tuple[Cluster, Cluster]) -> set[str]:
     """The queues because of which the migration does not end, as none has a new consumer."""
-    assert migrate("finish", sides, "--quiet", QUIET_S) == 1
-    text = capsys.readouterr().err
+    refused = migrate("finish", sides, "--quiet", QUIET_S)
+    assert refused.returncode == 1
+    text = refused.stderr
     reason = "messages, no consumer in the new cluster"
     rows = [each for each in text.split("; ") if reason in each and " 0 " not in each]
     return {queue for queue in QUEUES if any(f"queue '{queue}'" in each for each in rows)}
 
 
 def test_clients_move_while_they_run_and_each_message_is_consumed_once(
-    sides: tuple[Cluster, Cluster], capsys: pytest.CaptureFixture[str]
+    sides: tuple[Cluster, Cluster],
 ) -> None:
     old, new = sides
     declare(old)
@@ -128,18 +136,20 @@ def test_clients_move_while_they_run_and_each_message_is_consumed_once(
 
     name = new.api.get("/cluster-name")
     new.api.put("/cluster-name", old.api.get("/cluster-name"))
-    assert migrate("check", sides) == 1
-    assert "both clusters have the same name" in capsys.readouterr().err
+    refused = migrate("check", sides)
+    assert refused.returncode == 1
+    assert "both clusters have the same name" in refused.stderr
     new.api.put("/cluster-name", name)
-    assert migrate("start", sides, *upstream, "--dry-run") == 0
+    assert migrate("start", sides, *upstream, "--dry-run").returncode == 0
     assert "orders" not in {each["name"] for each in new.api.get("/queues")}
-    assert migrate("start", sides, *upstream) == 0
-    assert "guest:guest" not in capsys.readouterr().out
+    started = migrate("start", sides, *upstream)
+    assert started.returncode == 0, started.stderr
+    assert "guest:guest" not in started.stdout + started.stderr
     new.await_links(len(QUEUES))
 
     for consumer in consumers:
         consumer.end()
-    eventually(lambda: left_in_finish(sides, capsys) == set(QUEUES))
+    eventually(lambda: left_in_finish(sides) == set(QUEUES))
     consumers = [Consumer(new, queue, seen[queue]) for queue in QUEUES]
     began = {queue: len(seen[queue]) for queue in QUEUES}
     eventually(lambda: all(len(seen[queue]) > began[queue] for queue in QUEUES))
@@ -151,8 +161,8 @@ def test_clients_move_while_they_run_and_each_message_is_consumed_once(
         Publisher(new, queue, publisher.next)
         for queue, publisher in zip(QUEUES, publishers, strict=True)
     ]
-    assert migrate("wait", sides, "--quiet", QUIET_S, "--timeout", "60") == 0
-    assert migrate("finish", sides, "--quiet", "1") == 0
+    assert migrate("wait", sides, "--quiet", QUIET_S, "--timeout", "60").returncode == 0
+    assert migrate("finish", sides, "--quiet", "1").returncode == 0
     for publisher in publishers:
         publisher.end()
 
