@@ -18,6 +18,7 @@ import uvloop
 
 from node.auth.login_rules import production_fault
 from node.auth.passwords import HASHINGS, Hashing, hash_password, new_salt
+from node.auth.tokens import TokensUnavailable
 from node.broker import Broker
 from node.build import build_name
 from node.clock import NodeClock
@@ -92,6 +93,7 @@ STARTING_FAULTS: Final = (
     BadNodeId,
     EnteringFailed,
     TlsFault,
+    TokensUnavailable,
 )
 
 
@@ -104,7 +106,8 @@ def cluster_secret(config: "Config") -> bytes | None:
 def tls_keepers(config: "Config") -> "Mapping[str, TlsKeeper]":
     """The TLS contexts by listener. TlsFault: one of them cannot be made."""
     listeners = config.listeners
-    if listeners.amqps is None and listeners.management_tls is None and not config.cluster.tls:
+    over_tls = listeners.amqps, listeners.stream_tls, listeners.management_tls
+    if not any(over_tls) and not config.cluster.tls:
         return {}
     from node.tls.tls_listeners import keepers_of
 
@@ -590,6 +593,7 @@ class Node:
             budget = self._budget
             if keeper.should_trim(used, budget.used_bytes, self.turn.count, budget.is_pressed):
                 await asyncio.to_thread(keeper.trim)
+            broker.connections.close_expired(broker.now_ms())
             now_ms = broker.monotonic_ms()
             for place, endpoint in enumerate(list(broker.connections.all.values())):
                 tick_or_abort(endpoint, now_ms)

@@ -20,7 +20,7 @@ from node.amqp10.named_targets import NamedTargets
 from node.auth.access import AccessView, access_of
 from node.auth.login_checks import LoginChecks
 from node.auth.login_events import login_teller
-from node.auth.login_rules import rules_of
+from node.auth.login_rules import rules_of, verifier_of
 from node.auth.passwords import Hashing
 from node.auth.permissions import PermissionCache
 from node.clock import NodeClock, monotonic_ms
@@ -190,7 +190,8 @@ class Broker:
         )
 
     def _make_logins(self) -> LoginChecks:
-        logins = LoginChecks(self.access, rules_of(self.config))
+        tokens = verifier_of(self.config)
+        logins = LoginChecks(self.access, rules_of(self.config), tokens=tokens)
         logins.on_weak_hash = self.replace_hash
         logins.on_login = login_teller(self.events)
         return logins
@@ -597,17 +598,28 @@ class Broker:
         """How many messages were ready in a queue that this commit removed."""
         return self._removed_ready.get(uid, 0)
 
-    def route_cache(self, vhost: str, user: str, impersonator: bool) -> RouteCache:
-        """See `Routes.cache`."""
-        return self.routes.cache(vhost, user, impersonator)
+    def route_cache(
+        self, vhost: str, user: str, impersonator: bool, access: AccessView | None = None
+    ) -> RouteCache:
+        """See `Routes.cache`. `access`: what this connection alone may, by its token."""
+        if access is None or access is self.access:
+            return self.routes.cache(vhost, user, impersonator)
+        return self._new_cache(vhost, user, impersonator, self.router(vhost), access)
 
-    def _new_cache(self, vhost: str, user: str, impersonator: bool, router: Router) -> RouteCache:
+    def _new_cache(
+        self,
+        vhost: str,
+        user: str,
+        impersonator: bool,
+        router: Router,
+        access: AccessView | None = None,
+    ) -> RouteCache:
         return RouteCache(
             vhost,
             user,
             impersonator,
             router,
-            PermissionCache(access_of(self.access, user), user, vhost),
+            PermissionCache(access or access_of(self.access, user), user, vhost),
             self.host,
             self.definitions_version,
             partial(self.answers.targets, vhost),

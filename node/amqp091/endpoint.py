@@ -22,6 +22,7 @@ from node.auth.login import Refused as LoginRefused
 from node.auth.permissions import PermissionCache, vhost_refusal
 from node.auth.sasl import offered
 from node.auth.source import Source
+from node.auth.token_scopes import TokenAccess
 from node.connections.connection_facts import ConnectionFacts
 from node.connections.socket_reading import ANSWER_BYTES_MAX, Reading, Transport
 from node.definitions.definition_changes import new_name
@@ -90,6 +91,7 @@ class Endpoint091:
         self.user = ""
         self.tags: tuple[str, ...] = ()
         self.mechanism = ""
+        self.access = broker.access  # or what its token says
         self.permissions: PermissionCache = broker.no_permissions
         self.channels: dict[int, Channel091] = {}
         self.owns_queues = False
@@ -251,9 +253,29 @@ class Endpoint091:
 
     def _called_connection(self, method: methods.Method) -> None:
         if isinstance(method, methods.ConnectionUpdateSecret):
-            # Tokens come with OAuth; until then the login that was made stays good.
+            if not isinstance(self.access, TokenAccess):  # The login that was made stays good.
+                self.connection.send(0, methods.ConnectionUpdateSecretOk())
+                self.mark()
+                return
+            task = asyncio.get_running_loop().create_task(self._renew(method.new_secret))
+            self._login = task  # Reading stops until it is done.
+
+    async def _renew(self, token: bytes) -> None:
+        outcome = await self.broker.logins.renew(token, self.user)
+        self._login = None
+        if self._closing:
+            return
+        access = self.access
+        if isinstance(outcome, Accepted) and isinstance(outcome.access, TokenAccess):
+            assert isinstance(access, TokenAccess)
+            access.renew(outcome.access)
+            self.broker.connections.logged_in(self, outcome.expires_at_ms)
             self.connection.send(0, methods.ConnectionUpdateSecretOk())
-            self.mark()
+        elif isinstance(outcome, LoginRefused):
+            log.warning("%s: %s", self.name, outcome.text, extra=self.ids())
+            text = "New secret was refused by one of the backends"
+            self._fail_connection(ProtocolError(ReplyCode.NOT_ALLOWED, text))
+        self.mark()
 
     def _open_channel(self, number: int) -> None:
         error = self.broker.client_limits.channel_refusal(self.user)
@@ -306,6 +328,8 @@ class Endpoint091:
         if isinstance(outcome, Accepted):
             self.user = outcome.user
             self.tags = outcome.tags
+            self.access = outcome.access or self.broker.access
+            self.broker.connections.logged_in(self, outcome.expires_at_ms)
             self.connection.accept_login()
             self._go_on()
             return
@@ -318,7 +342,7 @@ class Endpoint091:
 
     def _open(self, vhost: str) -> None:
         broker = self.broker
-        access = FULL_ACCESS if self.is_internal else broker.access
+        access = FULL_ACCESS if self.is_internal else self.access
         error = vhost_refusal(access, self.user, vhost, broker.has_vhost(vhost))
         if error is None and not self.is_internal:
             error = broker.client_limits.connection_refusal(self.user, vhost)
@@ -327,7 +351,9 @@ class Endpoint091:
             return
         self.vhost = vhost
         self.permissions = PermissionCache(access, self.user, vhost)
-        self._plans = broker.route_cache(vhost, self.user, "impersonator" in self.tags)
+        is_impersonator = "impersonator" in self.tags
+        own = None if self.is_internal else self.access
+        self._plans = broker.route_cache(vhost, self.user, is_impersonator, own)
         self.connection.accept_open()
         broker.connections.opened(self)
         interval_s = self.connection.heartbeat_s

@@ -102,6 +102,7 @@ class Endpoint10:
         self.user = ""
         self.tags: tuple[str, ...] = ()
         self.mechanism = ""
+        self.access = broker.access  # or what its token says
         self.permissions: PermissionCache = broker.no_permissions
         self.sessions: dict[int, Session10] = {}  # by our channel
         self._parting_count = 0  # of sessions that the client has ended
@@ -388,6 +389,8 @@ class Endpoint10:
         if isinstance(outcome, Accepted):
             self.user = outcome.user
             self.tags = outcome.tags
+            self.access = outcome.access or self.broker.access
+            self.broker.connections.logged_in(self, outcome.expires_at_ms)
             self.connection.accept_login()
             self._go_on()
             return
@@ -402,7 +405,7 @@ class Endpoint10:
     def _open(self, asked: Open) -> None:
         broker = self.broker
         vhost = vhost_of(asked.hostname, broker.config.default_vhost)
-        refusal = vhost_refusal(broker.access, self.user, vhost, broker.has_vhost(vhost))
+        refusal = vhost_refusal(self.access, self.user, vhost, broker.has_vhost(vhost))
         condition = Condition.NOT_ALLOWED
         if refusal is not None and broker.has_vhost(vhost):
             condition = Condition.UNAUTHORIZED_ACCESS
@@ -413,8 +416,9 @@ class Endpoint10:
             self._fail(ProtocolError(condition, refusal.text))
             return
         self.vhost = vhost
-        self.permissions = PermissionCache(broker.access, self.user, vhost)
-        self._plans = broker.route_cache(vhost, self.user, "impersonator" in self.tags)
+        self.permissions = PermissionCache(self.access, self.user, vhost)
+        is_impersonator = "impersonator" in self.tags
+        self._plans = broker.route_cache(vhost, self.user, is_impersonator, self.access)
         self.connection.accept_open(self._open_answer())
         broker.connections.opened(self)
         idle_ms = asked.idle_time_out or 0

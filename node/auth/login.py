@@ -32,6 +32,9 @@ class Accepted:
 
     user: str
     tags: tuple[str, ...]
+    # Of a login by token: what this connection may, and until when (ms since 1970; 0: for ever).
+    access: AccessView | None = field(default=None, compare=False)
+    expires_at_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,7 @@ class Check:
     hashing: str
     proof: bytes = field(repr=False)  # HMAC of the password under the key of this process
     hashing_of_new: Hashing = "argon2id"
+    is_token: bool = False  # the password is an access token: there is nothing to `run`
 
     def run(self) -> bool:
         if not self.password_hash:
@@ -83,6 +87,7 @@ class LoginRules:
     failures_window_s: float = 60.0
     failures_pause_s: float = 10.0
     track_sources: bool = False
+    tokens: bool = False  # a password that looks like an access token is taken for one
 
 
 class Authenticator:
@@ -117,7 +122,9 @@ class Authenticator:
     ) -> Accepted | Refused | Check:
         """The same for a name and a password; `mechanism` is for the text."""
         name = credentials.user
-        if not self._may_come_from(name, source):
+        if self._rules.tokens and is_token(credentials.password):
+            return Check(mechanism, source, credentials, "", "", b"", is_token=True)
+        if not self.may_come_from(name, source):
             return _refused(mechanism, name, "can only connect via localhost")
         if not credentials.password:
             return _refused(mechanism, name, "attempted to log in with a blank password")
@@ -157,11 +164,11 @@ class Authenticator:
         record = self._access.user(name)
         if record is None:
             return _refused("EXTERNAL", name, "is unknown")
-        if not self._may_come_from(name, source):
+        if not self.may_come_from(name, source):
             return _refused("EXTERNAL", name, "can only connect via localhost")
         return Accepted(name, record.tags)
 
-    def _may_come_from(self, name: str, source: Source) -> bool:
+    def may_come_from(self, name: str, source: Source) -> bool:
         return source.is_loopback or name not in self._rules.loopback_users
 
     def _begin_anonymous(self, source: Source) -> LoginOutcome | Check:
@@ -175,6 +182,11 @@ class Authenticator:
     def _is_verified(self, name: str, password_hash: str, proof: bytes) -> bool:
         known_hash, known_proof = self._verified.get(name, ("", b""))
         return known_hash == password_hash and hmac.compare_digest(known_proof, proof)
+
+
+def is_token(password: bytes) -> bool:
+    """Whether a password has the form of a JWT: a JSON object in base64url, and two dots."""
+    return password.startswith(b"eyJ") and password.count(b".") == 2
 
 
 def login_refused_text(mechanism: str) -> str:

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from time import monotonic
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from node.auth.access import INTERNAL_USER, AccessView
 from node.auth.attempts import AttemptLog, Throttle
@@ -26,6 +26,9 @@ from node.auth.login import (
 from node.auth.passwords import Hashing, hash_password, new_salt
 from node.auth.sasl import Credentials, Malformed, user_in
 from node.auth.source import Source
+
+if TYPE_CHECKING:
+    from node.auth.tokens import TokenVerifier
 
 T = TypeVar("T")
 
@@ -44,10 +47,15 @@ class LoginChecks:
     """One per node, for all listeners. Counts what it decided, for the metrics."""
 
     def __init__(
-        self, access: AccessView, rules: LoginRules, clock: Callable[[], float] = monotonic
+        self,
+        access: AccessView,
+        rules: LoginRules,
+        clock: Callable[[], float] = monotonic,
+        tokens: "TokenVerifier | None" = None,
     ) -> None:
         self._authenticator = Authenticator(access, rules, os.urandom(32))
         self._rules = rules
+        self._tokens = tokens
         self._clock = clock
         self._threads = ThreadPoolExecutor(THREADS, "login")
         self._turn = asyncio.Semaphore(THREADS)
@@ -77,6 +85,8 @@ class LoginChecks:
             return self._counted(Refused(text, check.credentials.user, True), check.source)
         self._waiting += 1
         try:
+            if check.is_token:
+                return self._counted(await self._verified(check), check.source)
             async with self._turn:
                 known = self._authenticator.again(check)
                 if known is not None:
@@ -89,6 +99,24 @@ class LoginChecks:
                 return self._counted(outcome, check.source)
         finally:
             self._waiting -= 1
+
+    async def _verified(self, check: Check) -> Accepted | Refused:
+        assert self._tokens is not None
+        outcome = await self._tokens.verify(check.credentials.password)
+        may_come = self._authenticator.may_come_from(outcome.user, check.source)
+        if may_come or isinstance(outcome, Refused):
+            return outcome
+        text = "login by token refused: the user can only connect via localhost"
+        return Refused(text, outcome.user)
+
+    async def renew(self, token: bytes, user: str) -> Accepted | Refused:
+        """The login that a newer token of that user stands for."""
+        if self._tokens is None:
+            return Refused("login by token refused: tokens are not configured", user)
+        outcome = await self._tokens.verify(token)
+        if isinstance(outcome, Accepted) and outcome.user != user:
+            return Refused("login by token refused: it is of another user", user)
+        return outcome
 
     async def login(
         self, mechanism: str, response: bytes, source: Source

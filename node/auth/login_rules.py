@@ -7,6 +7,7 @@ from node.auth.login import LoginRules
 from node.auth.passwords import HASHINGS, password_matches
 
 if TYPE_CHECKING:
+    from node.auth.tokens import TokenVerifier
     from node.config.settings import Config
 
 DEFAULT_USER: Final = "guest"  # with its name as password
@@ -25,6 +26,31 @@ def rules_of(config: "Config") -> LoginRules:
         auth.failures_window_ms / 1000,
         auth.failures_pause_ms / 1000,
         auth.track_attempt_source,
+        bool(config.oauth.resource_server_id),
+    )
+
+
+def verifier_of(config: "Config") -> "TokenVerifier | None":
+    """Who verifies access tokens; None: they are not configured. TokensUnavailable: see there."""
+    oauth = config.oauth
+    if not oauth.resource_server_id:
+        return None
+    from node.auth.tokens import TokenRules, TokenVerifier
+
+    prefix = oauth.scope_prefix
+    return TokenVerifier(
+        TokenRules(
+            oauth.resource_server_id,
+            f"{oauth.resource_server_id}." if prefix is None else prefix,
+            oauth.jwks_uri,
+            oauth.jwks_file,
+            oauth.issuer,
+            oauth.verify_audience,
+            oauth.user_claims,
+            oauth.scope_claims,
+            oauth.leeway_s,
+            oauth.keys_max_age_s,
+        )
     )
 
 

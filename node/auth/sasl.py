@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 MECHANISMS: Final = ("PLAIN", "AMQPLAIN", "ANONYMOUS", "EXTERNAL")
 UNASKED: Final = ("ANONYMOUS", "EXTERNAL")  # nothing that the peer must tell
-RESPONSE_BYTES_MAX: Final = 4096
+RESPONSE_BYTES_MAX: Final = 20 << 10  # an access token is a password, too
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +95,14 @@ def parse_basic(header: str) -> Credentials | None:
     name, separator, password = raw.partition(b":")
     user = _text(name)
     return Credentials(user, password) if separator and user is not None else None
+
+
+def parse_bearer(header: str) -> Credentials | None:
+    """The Authorization header with an access token (RFC 6750); None if it is anything else."""
+    scheme, _, token = header.partition(" ")
+    if scheme.lower() != "bearer" or len(header) > RESPONSE_BYTES_MAX or not token.isascii():
+        return None
+    return Credentials("", token.strip().encode())
 
 
 def parse_form(raw: bytes) -> Credentials | None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Final, Literal
+from urllib.parse import urlsplit
 
 from msgspec import Meta
 
@@ -76,6 +77,39 @@ class AuthSection:
         """The mechanisms, as far as production lets them be."""
         unfit = ("ANONYMOUS",) if self.production else ()
         return tuple(each for each in self.mechanisms if each not in unfit)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OauthSection:
+    """Logins by access tokens (JWT) in place of passwords; off without `resource_server_id`."""
+
+    resource_server_id: Annotated[str, Meta(max_length=255)] = ""  # the audience of tokens
+    # What stands before scopes that are meant for this broker; none: the id and a dot.
+    scope_prefix: Annotated[str, Meta(max_length=255)] | None = None
+    jwks_uri: str = ""  # address of the provider's keys: https, or http on this machine
+    jwks_file: Path | None = None  # the keys in a file, in place of an address
+    issuer: str = ""  # the claim `iss` that tokens must have; "": any
+    verify_audience: bool = True
+    user_claims: tuple[str, ...] = ("sub", "client_id")  # the first that is there names the user
+    scope_claims: tuple[str, ...] = ("scope",)
+    leeway_s: Annotated[int, Meta(ge=0, le=300)] = 0  # by which clocks may differ
+    keys_max_age_s: Annotated[int, Meta(ge=60, le=86_400)] = 3600  # then keys are asked for again
+
+
+def check_oauth(oauth: OauthSection) -> None:
+    """ConfigError: where tokens are on, it must be clear whose keys are trusted."""
+    if not oauth.resource_server_id:
+        return
+    if bool(oauth.jwks_uri) == (oauth.jwks_file is not None):
+        raise ConfigError(
+            "oauth.resource_server_id is set: allowed: one of oauth.jwks_uri and oauth.jwks_file"
+        )
+    parts = urlsplit(oauth.jwks_uri)
+    is_local = parts.scheme == "http" and parts.hostname in ("127.0.0.1", "::1", "localhost")
+    if oauth.jwks_uri and not is_local and (parts.scheme != "https" or not parts.hostname):
+        raise ConfigError(
+            f"oauth.jwks_uri = {oauth.jwks_uri}: allowed: an https address, or http on this machine"
+        )
 
 
 def check_tls(tls: TlsSection, listening: Sequence[str]) -> None:

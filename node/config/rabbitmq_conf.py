@@ -153,6 +153,12 @@ RULES: Final[Mapping[str, tuple[str, Callable[[str], Value]]]] = {
     "definitions.local.path": ("load_definitions", plain),
     "password_hashing_module": ("auth.password_hashing", one_of(HASHINGS)),
     "collect_statistics_interval": ("management.rates_interval_ms", integer),
+    "auth_oauth2.resource_server_id": ("oauth.resource_server_id", plain),
+    "auth_oauth2.scope_prefix": ("oauth.scope_prefix", plain),
+    "auth_oauth2.jwks_uri": ("oauth.jwks_uri", plain),
+    "auth_oauth2.jwks_url": ("oauth.jwks_uri", plain),
+    "auth_oauth2.issuer": ("oauth.issuer", plain),
+    "auth_oauth2.verify_aud": ("oauth.verify_audience", boolean),
     "ssl_options.cacertfile": ("tls.cacertfile", plain),
     "ssl_options.certfile": ("tls.certfile", plain),
     "ssl_options.keyfile": ("tls.keyfile", plain),
@@ -197,6 +203,14 @@ LISTENERS: Final = {
     "stream.tcp": "listeners.stream",
     "stream.ssl": "listeners.stream_tls",
 }
+BACKENDS: Final = (
+    "internal",
+    "oauth2",
+    "rabbit_auth_backend_internal",
+    "rabbit_auth_backend_oauth2",
+)
+TOKEN_USERS: Final = "auth_oauth2.preferred_username_claims"
+TOKEN_SCOPES: Final = "auth_oauth2.additional_scopes_key"
 LISTS: Final = {"auth_mechanisms": "auth.mechanisms", "ssl_options.versions": "tls.versions"}
 LISTED: Final = {
     "auth.mechanisms": ("PLAIN", "AMQPLAIN", "ANONYMOUS", "EXTERNAL"),
@@ -232,8 +246,7 @@ MISSING: Final = {
     "web_mqtt": "Warren has no MQTT",
     "stomp": "Warren has no STOMP",
     "web_stomp": "Warren has no STOMP",
-    "auth_backends": "users are in the definitions of the cluster",
-    "auth_oauth2": "Warren has no OAuth 2",
+    "auth_oauth2": "Warren has no such setting of OAuth 2",
     "auth_ldap": "Warren has no LDAP",
     "auth_http": "Warren has no HTTP back end for logins",
     "auth_cache": "users are in the definitions of the cluster",
@@ -287,6 +300,9 @@ class _Reading:
             settings[key] = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         if self._loopback is not None:
             settings["loopback_users"] = sorted(self._loopback)
+        claims = settings.get("oauth.user_claims")
+        if isinstance(claims, list):  # RabbitMQ looks at these two afterwards.
+            settings["oauth.user_claims"] = [*claims, "sub", "client_id"]
         return self._converted
 
     def _note(self, place: int, line: str, reason: str, *, is_lost: bool) -> None:
@@ -309,6 +325,12 @@ class _Reading:
             self._append(LISTS[of_place], value)
         elif of_place == f"{PARTITIONS}.{ALL_DOWN}.nodes":
             self._add(f"cluster.{ALL_DOWN}.nodes", value)
+        elif of_place == TOKEN_USERS:
+            self._add("oauth.user_claims", value)
+        elif key == TOKEN_SCOPES:
+            self._converted.settings["oauth.scope_claims"] = ["scope", *value.split()]
+        elif of_place == "auth_backends":
+            self._backend(value)
         elif key.startswith("ssl_options.ciphers."):
             before = self._converted.settings.get("tls.ciphers")
             self._converted.settings["tls.ciphers"] = f"{before}:{value}" if before else value
@@ -354,6 +376,11 @@ class _Reading:
             self._places[name] = (host, str(integer(value)))
         else:
             self._places[name] = (value, known)
+
+    def _backend(self, value: str) -> None:
+        """Users in the definitions, and tokens where they are set up, need no setting."""
+        if value not in BACKENDS:
+            raise Unfit(f"Warren has no back end '{value}' for logins")
 
     def _append(self, name: str, value: str) -> None:
         if value not in LISTED[name]:

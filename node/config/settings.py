@@ -29,7 +29,14 @@ from node.config.config_layers import (
     merged,
     set_layer,
 )
-from node.config.config_security import AuthSection, TlsSection, check_proxies, check_tls
+from node.config.config_security import (
+    AuthSection,
+    OauthSection,
+    TlsSection,
+    check_oauth,
+    check_proxies,
+    check_tls,
+)
 from node.config.default_policies import DefaultPolicy, fault_in
 
 __all__ = ["Address", "Config", "ConfigError", "load"]
@@ -341,6 +348,7 @@ class Config:
     anonymous_login_user: str = "guest"  # '': no anonymous login
     anonymous_login_pass: Secret = field(default="guest", repr=False)
     auth: AuthSection = field(default_factory=AuthSection)
+    oauth: OauthSection = field(default_factory=OauthSection)
     tls: TlsSection = field(default_factory=TlsSection)
     users: tuple[UserConfig, ...] = ()
     vhosts: tuple[str, ...] = ("/",)
@@ -488,6 +496,7 @@ def _check_listeners(config: Config) -> None:
             f"listeners.direct = {listeners.direct}: allowed: only with listeners.plain = true, "
             "for it is without TLS"
         )
+    check_oauth(config.oauth)
     check_tls(config.tls, [name for name, is_set in over_tls.items() if is_set])
     check_proxies(listeners.proxy_protocol, listeners.proxy_trusted)
     if not listeners.plain and listeners.amqps is None:

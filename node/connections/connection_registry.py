@@ -40,6 +40,7 @@ class ConnectionRegistry:
         self.all: dict[str, ClientConnection] = {}  # by id
         self.open: dict[str, ClientConnection] = {}  # those with a vhost, by id
         self.open_by_name: dict[str, ClientConnection] = {}
+        self._expires_at_ms: dict[str, int] = {}  # of logins by token, by id
         self.half_closed = Partings()
         self.opened_count = self.closed_count = 0
         self.channels_opened_count = self.channels_closed_count = 0
@@ -53,8 +54,25 @@ class ConnectionRegistry:
         self.opened_count += 1
         tell_connection_created(self._events, connection)
 
+    def logged_in(self, connection: ClientConnection, expires_at_ms: int) -> None:
+        """Its login holds until then; 0: for ever. Called again when a token is renewed."""
+        if expires_at_ms > 0:
+            self._expires_at_ms[connection.id] = expires_at_ms
+        else:
+            self._expires_at_ms.pop(connection.id, None)
+
+    def close_expired(self, now_ms: int) -> None:
+        """Begin to close the connections whose tokens are not good any more."""
+        over = [each for each, at_ms in self._expires_at_ms.items() if at_ms <= now_ms]
+        for each in over:
+            del self._expires_at_ms[each]
+            connection = self.all.get(each)
+            if connection is not None:
+                connection.close(f"the token of user '{connection.user}' has expired")
+
     def closed(self, connection: ClientConnection) -> None:
         self.all.pop(connection.id, None)
+        self._expires_at_ms.pop(connection.id, None)
         self._hold.gone(connection)
         if self.open.pop(connection.id, None) is not None:
             self.closed_count += 1

@@ -14,7 +14,7 @@ from aiohttp import web
 from node.auth.access import AccessView
 from node.auth.login import Accepted, Refused
 from node.auth.login_checks import LoginChecks
-from node.auth.sasl import Credentials, parse_basic, parse_form
+from node.auth.sasl import Credentials, parse_basic, parse_bearer, parse_form
 from node.auth.source import Source
 from node.config.default_policies import DefaultPolicy
 from node.management.bodies import read_raw
@@ -80,6 +80,7 @@ class Caller:
 
     name: str
     tags: frozenset[str]
+    access: AccessView
 
     @property
     def is_monitor(self) -> bool:
@@ -110,9 +111,10 @@ CALLER: Final = web.RequestKey("caller", Caller)
 
 
 async def credentials_of(request: web.Request) -> Credentials | None:
-    """By HTTP Basic; a request that only tries a login has them in a form."""
+    """By HTTP Basic or Bearer; a request that only tries a login has them in a form."""
     if request.method != "POST" or request.path.rstrip("/") != LOGIN_PATH:
-        return parse_basic(request.headers.get("Authorization", ""))
+        header = request.headers.get("Authorization", "")
+        return parse_bearer(header) or parse_basic(header)
     if request.content_type != FORM:
         return None
     return parse_form(await read_raw(request))
@@ -129,7 +131,8 @@ async def identify(context: Context, request: web.Request) -> Caller:
     assert isinstance(outcome, Accepted)
     if not LOGIN_TAGS.intersection(outcome.tags):
         raise not_authorized("Not management user")
-    return Caller(outcome.user, frozenset(outcome.tags))
+    access = outcome.access or context.access
+    return Caller(outcome.user, frozenset(outcome.tags), access)
 
 
 def caller_of(request: web.Request) -> Caller:
@@ -142,7 +145,7 @@ def visible_vhosts(context: Context, caller: Caller) -> list[str]:
     names = sorted(context.view.vhost_names())
     if caller.is_monitor:
         return names
-    return [name for name in names if context.access.permissions(caller.name, name) is not None]
+    return [name for name in names if caller.access.permissions(caller.name, name) is not None]
 
 
 def policy_vhosts(context: Context, request: web.Request) -> list[str]:

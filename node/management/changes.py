@@ -35,12 +35,11 @@ class HttpActor:
 def acting(context: Context, request: web.Request) -> HttpActor:
     """The user, in the vhost of the path, to which the user must have access."""
     vhost = existing_vhost(context, request)
-    name = caller_of(request).name
-    if context.access.permissions(name, vhost) is None:
+    caller = caller_of(request)
+    if caller.access.permissions(caller.name, vhost) is None:
         raise not_authorized(NO_VHOST_ACCESS)
-    return HttpActor(
-        vhost, PermissionCache(context.access, name, vhost), context.operations.definitions
-    )
+    permissions = PermissionCache(caller.access, caller.name, vhost)
+    return HttpActor(vhost, permissions, context.operations.definitions)
 
 
 # Definitions cannot be changed now: no majority of the cluster, or too much is under way.

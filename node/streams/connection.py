@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Protocol
 
+from node.auth.access import AccessView
 from node.auth.permissions import PermissionCache
 from node.events.authors import Author
 from node.events.logs import Ids
@@ -43,6 +44,9 @@ class StreamConnection(Protocol):
     @property
     def user(self) -> str:
         """Empty before the login."""
+
+    @property
+    def access(self) -> AccessView: ...
 
     @property
     def permissions(self) -> PermissionCache: ...

@@ -89,6 +89,7 @@ class StreamEndpoint:
         self.user = ""
         self.tags: tuple[str, ...] = ()
         self.mechanism = ""
+        self.access = broker.access  # or what its token says
         self.permissions: PermissionCache = broker.no_permissions
         self.has_published = False
         self.is_publishing = False  # lately (`node.resources.publish_hold`)
@@ -286,6 +287,8 @@ class StreamEndpoint:
         if isinstance(outcome, Accepted):
             self.user = outcome.user
             self.tags = outcome.tags
+            self.access = outcome.access or self.broker.access
+            self.broker.connections.logged_in(self, outcome.expires_at_ms)
             self.send(answer.u16(codes.OK))
             self.send(FrameWriter(codes.TUNE).u32(self.frame_max).u32(self.heartbeat_s))
             return
@@ -302,8 +305,9 @@ class StreamEndpoint:
     def opened(self, vhost: str) -> None:
         """The client may use the vhost from now on."""
         self.vhost = vhost
-        self.permissions = PermissionCache(self.broker.access, self.user, vhost)
-        self._plans = self.broker.route_cache(vhost, self.user, "impersonator" in self.tags)
+        self.permissions = PermissionCache(self.access, self.user, vhost)
+        is_impersonator = "impersonator" in self.tags
+        self._plans = self.broker.route_cache(vhost, self.user, is_impersonator, self.access)
         self.is_open = True
         self._frames.frame_max = FRAME_MAX
         self.broker.connections.opened(self)

@@ -11,11 +11,14 @@ from urllib.request import Request, urlopen
 class HttpApi:
     """One user's way to the API. Paths begin after `/api`."""
 
-    def __init__(self, url: str, user: str = "guest", password: str | None = None) -> None:
+    def __init__(
+        self, url: str, user: str = "guest", password: str | None = None, token: str = ""
+    ) -> None:
         self._url = url + "/api"
         secret = user if password is None else password
         pair = base64.b64encode(f"{user}:{secret}".encode()).decode()
-        self._headers = {"Authorization": f"Basic {pair}", "Content-Type": "application/json"}
+        login = f"Bearer {token}" if token else f"Basic {pair}"
+        self._headers = {"Authorization": login, "Content-Type": "application/json"}
 
     def ask(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
         """Status and decoded body; a body that is bytes goes as it is."""

@@ -22,6 +22,7 @@ from node.auth.login_checks import WAITING_MAX, LoginChecks
 from node.auth.passwords import Hashing, hash_fault, hash_password, password_matches
 from node.auth.sasl import (
     MECHANISMS,
+    RESPONSE_BYTES_MAX,
     Credentials,
     Malformed,
     offered,
@@ -127,7 +128,7 @@ def test_good_hashes_may_be_set() -> None:
         ("PLAIN", b"\0a\0b\0c"),
         ("PLAIN", b"other\0a\0s3cret"),
         ("PLAIN", b"\0\xff\0s3cret"),
-        ("PLAIN", b"\0a\0" + b"x" * 4096),
+        ("PLAIN", b"\0a\0" + b"x" * RESPONSE_BYTES_MAX),
         ("AMQPLAIN", b"\0a\0s3cret"),
         ("AMQPLAIN", b"\x05LOGINS\xff\xff\xff\xff"),
         ("AMQPLAIN", encode_table({"LOGIN": "a"})[4:]),

@@ -45,6 +45,28 @@ tcp_listen_options.backlog = 4096
 """
 
 
+def test_logins_by_token_are_carried_over() -> None:
+    converted = convert(
+        """
+auth_backends.1 = rabbit_auth_backend_oauth2
+auth_backends.2 = internal
+auth_oauth2.resource_server_id = shop
+auth_oauth2.jwks_uri = https://id.example/keys
+auth_oauth2.preferred_username_claims.1 = email
+auth_oauth2.additional_scopes_key = roles extra
+auth_oauth2.verify_aud = false
+"""
+    )
+    assert converted.notes == []
+    assert converted.settings == {
+        "oauth.resource_server_id": "shop",
+        "oauth.jwks_uri": "https://id.example/keys",
+        "oauth.user_claims": ["email", "sub", "client_id"],
+        "oauth.scope_claims": ["scope", "roles", "extra"],
+        "oauth.verify_audience": False,
+    }
+
+
 def test_a_realistic_file_is_carried_over(tmp_path: Path) -> None:
     converted = convert(REALISTIC)
     assert [note.text for note in converted.notes if note.is_lost] == []
@@ -91,7 +113,8 @@ cluster_partition_handling.pause_if_all_down.nodes.2 = rabbit@two
     ("line", "reason"),
     [
         ("mqtt.listeners.tcp.default = 1883", "Warren has no MQTT"),
-        ("auth_backends.1 = ldap", "users are in the definitions of the cluster"),
+        ("auth_backends.1 = ldap", "Warren has no back end 'ldap' for logins"),
+        ("auth_oauth2.oauth_providers.a.issuer = b", "Warren has no such setting of OAuth 2"),
         ("cluster_partition_handling = heal", "'heal' is not one of pause_minority, pause_if_"),
         ("default_permissions.write = ^a", "the default user has all permissions"),
         ("disk_free_limit.relative = 1.5", "set disk_free_limit.absolute"),

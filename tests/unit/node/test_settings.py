@@ -242,8 +242,15 @@ WEB_AMQP: Final = {
     "listeners.web_amqp": "h:9", "web_amqp.enabled": "false",
     "web_amqp.allowed_origins": "https://a, *", "web_amqp.max_message_bytes": "8192",
 }  # fmt: skip
+OAUTH: Final = {
+    "oauth.resource_server_id": "", "oauth.scope_prefix": "w.", "oauth.issuer": "https://i",
+    "oauth.jwks_uri": "https://i/keys", "oauth.jwks_file": "/k",
+    "oauth.verify_audience": "false", "oauth.user_claims": "email,sub",
+    "oauth.scope_claims": "scope,roles", "oauth.leeway_s": "5", "oauth.keys_max_age_s": "60",
+}  # fmt: skip
 OTHERS = {
     **SECURITY,
+    **OAUTH,
     **WEB_AMQP,
     "listeners.direct": "h:8",
     "listeners.reuse_port": "true",
