@@ -15,6 +15,7 @@ from node.events.logs import ids_of
 from queues.addresses.account import Account, Entry, Gate, refusal_text
 from queues.addresses.limits import KEYS, PAGE, AddressLimits, limits_of
 from queues.addresses.node_size import NodeSize
+from queues.addresses.producer_window import ProducerWindow
 from queues.definitions.arguments import decode_arguments
 from queues.definitions.broker_objects import Destination, Exchange, Queue
 from queues.definitions.policies import EXCHANGE
@@ -89,6 +90,17 @@ class Waiter(Protocol):
         """One of the addresses that it waits for takes messages again."""
 
 
+class Sender(Protocol):
+    """A link of AMQP 1.0 whose target has limits."""
+
+    @property
+    def window(self) -> ProducerWindow | None: ...
+
+    @property
+    def granted_messages(self) -> int:
+        """Its credit."""
+
+
 class Address:
     """An account with its queues and those that wait for room in it."""
 
@@ -119,6 +131,7 @@ class AddressKeeper:
         self._spec = CreditSpec(1, 1, broker.flow)
         self.addresses: dict[Place, Address] = {}
         self._heard = Heard()  # from other nodes
+        self._senders: dict[Place, dict[Sender, None]] = {}  # links by their targets
         self._peers = 0  # other nodes that hear what this one says
         self.paging: set[int] = set()  # uids of queues
         self._version = -1
@@ -217,13 +230,35 @@ class AddressKeeper:
         settings |= {key[2:]: each for key, each in arguments.items() if key.startswith("x-")}
         return limits_of(settings)
 
-    def limits_of_target(self, vhost: str, exchange: str, queue: str | None) -> list[AddressLimits]:
-        """Of the addresses that the target of a link names."""
+    def joined(
+        self, sender: Sender, vhost: str, exchange: str, queue: str | None
+    ) -> list[AddressLimits]:
+        """The limits of the addresses that the target of a link names."""
         places = [(EXCHANGE, exchange)] if exchange else []
         if queue is not None:
             places.append((QUEUE, queue))
-        found = [self._limits(vhost, kind, name) for kind, name in places]
-        return [each for each in found if each is not None]
+        found: list[AddressLimits] = []
+        for kind, name in places:
+            limits = self._limits(vhost, kind, name)
+            if limits is not None:
+                found.append(limits)
+                self._senders.setdefault((vhost, kind, name), {})[sender] = None
+        return found
+
+    def left(self, sender: Sender) -> None:
+        """The link takes nothing more."""
+        for place in [each for each, senders in self._senders.items() if sender in senders]:
+            del self._senders[place][sender]
+            if not self._senders[place]:
+                del self._senders[place]
+
+    def granted(self, place: Place) -> tuple[int, int]:
+        """What links of AMQP 1.0 with this target may still send: messages, and bytes of those
+        whose clients count them."""
+        senders = self._senders.get(place, {})
+        windows = [each.window for each in senders if each.window is not None]
+        size = sum(each.granted for each in windows if each.is_obeyed)
+        return sum(each.granted_messages for each in senders), size
 
     def _uids(self, vhost: str, kind: str, name: str) -> list[int]:
         """The queue, or all that bindings lead to from the exchange."""

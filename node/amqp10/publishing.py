@@ -20,11 +20,12 @@ from node.amqp10.dynamic import Made
 from node.amqp10.locality import queue_of_target
 from node.amqp10.owner import Owner10
 from node.amqp10.special import Special, is_special, look, rest_of
+from queues.addresses.producer_window import LIMIT, ProducerWindow
 from queues.addresses.rate import BURST_S, ProducerRate, rate_after
 from queues.machine.commands import EndSession, SessionId
 from queues.queue_host import PublishingOnly
 from queues.sessions.credit import LINK, CreditActor
-from queues.sessions.publishing import Decided, Publisher, Targets
+from queues.sessions.publishing import Decided, Gate, Publisher, Targets
 from queues.sessions.unacked import TagRun, Unacked
 from warren.wire.amqp10.errors import Condition, ProtocolError, Scope
 from warren.wire.amqp10.events import ACCEPTED, REJECTED, RELEASED
@@ -33,6 +34,7 @@ from warren.wire.amqp10.performatives import DeliveryState, Error, Rejected
 from warren.wire.amqp10.serial import MASK
 from warren.wire.amqp10.session import Session
 from warren.wire.amqp10.transfers import Transfers
+from warren.wire.amqp10.values import ULong
 from warren.wire.errors import ProtocolError as Refusal
 
 OUT: Final = 1  # what stands for the link in the list of messages that are not decided
@@ -56,8 +58,10 @@ class PublishingLink(PublishingOnly):
         uid: i64,
         names: bytes | None,
         address: str | None,
+        window_bytes: int,
         made: Made | None = None,
     ) -> None:
+        """`window_bytes`: that the client asks for; -1: it does not count bytes."""
         self.owner = owner
         self.core = core
         self.link = link
@@ -83,6 +87,9 @@ class PublishingLink(PublishingOnly):
         self.trace: Tracing | None = None  # while messages of the vhost are traced
         self.rate: ProducerRate | None = None  # of its publishes, if their address has one
         self._scheme = (0, 0)  # credit of the link while it is not held; 0: the node's own
+        self._asked_bytes = window_bytes
+        self.window: ProducerWindow | None = None  # of bytes, if it has one
+        self._gate: Gate | None = None  # that its last messages passed, if it has a window
         self._is_held = False  # by a full address, or by its rate: no credit is granted
         self._sent = Unacked()
         self._full: dict[int, Rejected] = {}  # by queue that refused
@@ -99,7 +106,6 @@ class PublishingLink(PublishingOnly):
 
     def start(self) -> None:
         """The link is up."""
-        self._set_scheme()
         if self.queue is not None:
             owner = self.owner
             owner.dynamics.join(self.queue)
@@ -111,21 +117,65 @@ class PublishingLink(PublishingOnly):
         elif self.names is not None:
             self.plans.refresh()
             self._resolve(self.plans.get(self._key) or self.plans.make(self._key))
+        self._set_scheme()
 
     def _set_scheme(self) -> None:
         """Grant credit as the address wants it, and no more at once than its rate allows."""
         receiver = self.link.receiver
         assert receiver is not None
         credit, low = receiver.credit_max, receiver.credit_low
-        broker, exchange = self.owner.broker, exchange_in(self.names)
-        for limits in broker.addresses.limits_of_target(self.owner.vhost, exchange, self.queue):
+        addresses = self.owner.broker.addresses
+        window_bytes = self._asked_bytes
+        for limits in addresses.joined(self, self.owner.vhost, exchange_in(self.names), self.queue):
+            if limits.window_bytes > 0:
+                is_less = window_bytes < 0 or limits.window_bytes < window_bytes
+                window_bytes = limits.window_bytes if is_less else window_bytes
             if limits.credits > 0:
                 credit, low = limits.credits, limits.credits_low
             if limits.rate_max > 0:
                 credit = min(credit, max(1, int(limits.rate_max * BURST_S)))
                 low = min(low, credit // 2)
         self._scheme = (int(credit), int(low))
+        if window_bytes > 0:
+            self.window = ProducerWindow(window_bytes, self._asked_bytes > 0)
+            self._tell_limit(self.window)
+        self._grant()
+
+    def _grant(self) -> None:
+        """Grant credit by the scheme, unless the link is held: then none."""
+        credit, low = self._scheme
+        if self._is_held:
+            low = -1
+        elif self.window is not None:
+            credit = self.window.credit(credit)
+            low = min(low, credit // 2)
         self.core.set_scheme(self.link, credit, low)
+
+    def _confirm(self, count: i64) -> None:
+        """The broker has answered for so many messages: the client may send as many again."""
+        self.core.confirm(self.link, count)
+        if self.window is not None:
+            self.window.answered(int(count))
+            self._advance(self.window)
+
+    def _advance(self, window: ProducerWindow) -> None:
+        if self._is_held or self.ended:
+            return
+        if self._gate is not None and self.owner.broker.addresses.hold(self, self._gate):
+            self._hold()  # The address became full after this link had published.
+        elif not window.is_obeyed:
+            self._grant()
+        elif window.advance():
+            self._tell_limit(window)
+            self.core.want_flow(self.link)
+
+    def _tell_limit(self, window: ProducerWindow) -> None:
+        """With the next flow, to a client that asked."""
+        if window.is_obeyed:
+            told: dict[str, object] = {LIMIT: ULong(window.limit)}
+            link = self.link
+            link.properties = (link.properties or {}) | told
+            link.properties_short = (link.properties_short or {}) | told
 
     def _weigh_gate(self, count: i64) -> None:
         """It has published to an address with limits: grant no credit while it has to wait."""
@@ -139,9 +189,20 @@ class PublishingLink(PublishingOnly):
             must_wait = True
             if not self._is_held:
                 self.owner.call_later(self.rate.wait_ms(), self.address_has_room)
-        if must_wait and not self._is_held:
+        if must_wait:
+            self._hold()
+        elif self.window is not None:
+            self._gate = gate
+
+    def _hold(self) -> None:
+        if not self._is_held:
             self._is_held = True
-            self.core.set_scheme(self.link, self._scheme[0], -1)
+            self._grant()
+
+    @property
+    def granted_messages(self) -> int:
+        receiver = self.link.receiver
+        return 0 if receiver is None else int(receiver.credit)
 
     @property
     def credit_source(self) -> CreditActor:
@@ -152,7 +213,9 @@ class PublishingLink(PublishingOnly):
         if self.ended or self.owner.broker.addresses.is_waiting(self):
             return
         self._is_held = False
-        self.core.set_scheme(self.link, *self._scheme)
+        self._grant()
+        if self.window is not None:
+            self._advance(self.window)
         self.owner.mark()
 
     def _resolve(self, plan: Plan) -> None:
@@ -189,6 +252,7 @@ class PublishingLink(PublishingOnly):
 
     def _part(self) -> None:
         self.ended = True
+        self.owner.broker.addresses.left(self)
         if self.queue is not None:
             self.owner.dynamics.leave(self.queue, self.made)
             self.owner.broker.named_targets.leave(self._queue_uid, self)
@@ -241,10 +305,14 @@ class PublishingLink(PublishingOnly):
         if special.run.settled or (self.names is not None and not is_about_message):
             raise error
         reason = Error(condition=error.condition.value, description=error.text)
+        if self.window is not None:
+            self.window.came(int(special.run.count), int(special.run.payload_total()))
         self._answer(special.run, REJECTED, Rejected(error=reason))
 
     def _publish(self, run: Transfers, targets: Targets, names: bytes) -> None:
         count = run.count
+        if self.window is not None:
+            self.window.came(int(count), int(run.payload_total()))
         counts = self.owner.counts
         self.published_count += count
         counts.received += count
@@ -269,7 +337,7 @@ class PublishingLink(PublishingOnly):
         kind: i64 = SETTLED if run.settled else 0
         if not self._credit.is_blocked() and is_classic(targets):
             kind |= TAKEN
-            self.core.confirm(self.link, count)
+            self._confirm(count)
         for first, length in run.id_runs(0, count):
             self._sent.add(tag, length, OUT, kind, first)
             tag += length
@@ -290,7 +358,7 @@ class PublishingLink(PublishingOnly):
         if not run.settled:
             for first, length in run.id_runs(0, run.count):
                 self.core.settle(first, length, outcome, state)
-        self.core.confirm(self.link, run.count)
+        self._confirm(run.count)
         self.owner.mark()
 
     def keep(self, run: Transfers, state: DeliveryState) -> None:
@@ -298,7 +366,9 @@ class PublishingLink(PublishingOnly):
         self.published_count += run.count
         if not run.settled:
             self.core.settle(run.delivery_id, run.count, ACCEPTED, state)
-        self.core.confirm(self.link, run.count)
+        if self.window is not None:
+            self.window.came(int(run.count), int(run.payload_total()))
+        self._confirm(run.count)
 
     # Up
 
@@ -324,7 +394,7 @@ class PublishingLink(PublishingOnly):
                     state = self._refusal(int(decided.refused_by))
                     self.core.settle(run.first & MASK, run.count, REJECTED, state)
             if run.number & TAKEN == 0 and not self.ended:
-                self.core.confirm(self.link, run.count)
+                self._confirm(run.count)
 
     def _refusal(self, by: int) -> Rejected:
         """Why a queue, or the address with the number -`by`, refused a message."""

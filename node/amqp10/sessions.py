@@ -19,7 +19,14 @@ from node.amqp10.link_pair import LinkPair, ManagementLinks, is_management
 from node.amqp10.owner import Owner10
 from node.amqp10.publishing import PublishingLink
 from node.amqp10.subscriptions import is_subscription, subscribe
-from node.amqp10.termini import Consumption, check_expiry, consumption, error_of, publication
+from node.amqp10.termini import (
+    Consumption,
+    check_expiry,
+    consumption,
+    error_of,
+    publication,
+    window_asked,
+)
 from node.amqp10.transactions import Transactions
 from queues.conversion.annotated import words_of
 from queues.machine.annotations import WORDS_BYTES_MAX
@@ -170,7 +177,10 @@ class Session10:
             return
         names, target = publication(self.owner, event.attach, made)
         uid = self._next_uid
-        mine = PublishingLink(self.owner, self.core, link, uid, names, target.address, made)
+        window_bytes = window_asked(event.attach)
+        mine = PublishingLink(
+            self.owner, self.core, link, uid, names, target.address, window_bytes, made
+        )
         self._next_uid += 1
         if self.core.accept(link, event.attach.source, target):
             mine.trace = self.owner.trace_of(int(self.core.channel))

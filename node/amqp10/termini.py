@@ -11,6 +11,7 @@ from node.amqp10.dynamic import Made
 from node.amqp10.owner import Owner10
 from node.amqp10.stream_source import start_of_link
 from node.definitions.definition_changes import find_queue, readable_queue
+from queues.addresses.producer_window import BadWindow, asked_window
 from queues.conversion.addresses import malformed, parse_source, parse_target, queue_address
 from queues.definitions.consumer_limits import BadLimit, own_limits
 from queues.definitions.queue_arguments import DURATION_MS_MAX
@@ -146,6 +147,14 @@ def publication(
     if answer.address is None:
         return None, answer
     return checked_names(owner, answer.address), answer
+
+
+def window_asked(attach: Attach) -> int:
+    """Bytes that the publisher's client wants to have under way at most; -1: it does not say."""
+    try:
+        return asked_window(attach.properties)
+    except BadWindow as fault:
+        raise invalid(str(fault)) from fault
 
 
 def _tell_made(answer: Source | Target, made: Made | None) -> None:

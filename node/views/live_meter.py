@@ -58,9 +58,11 @@ class LiveMeter:
                 *(account.size_bytes, account.size_count, len(address.uids)),
                 *(len(address.waiting), address.blocked_count),
                 *(account.refused_count, account.dropped_count, account.over_bytes),
+                *keeper.granted(place),
             )
             for address in (keeper.all_limited() if every else keeper.addresses.values())
             for account in (address.account,)
+            for place in ((account.vhost, account.kind, account.name),)
         ]
 
     # Queues

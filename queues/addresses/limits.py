@@ -9,6 +9,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, final
 
+from queues.addresses.producer_window import SIZE_MAX as WINDOW_MAX
+from queues.addresses.producer_window import SIZE_MIN as WINDOW_MIN
+
 PAGE: Final = "PAGE"  # what an address does when it is full
 BLOCK: Final = "BLOCK"
 DROP: Final = "DROP"
@@ -34,6 +37,7 @@ class AddressLimits:
     page_count_max: int = -1  # beyond `count_max`
     page_full: str = DROP  # or FAIL
     rate_max: int = -1  # messages per second and publisher
+    window_bytes: int = -1  # of AMQP 1.0: that a sender may have sent and not been answered for
     credits: int = -1  # of AMQP 1.0: granted to a sender
     credits_low: int = -1  # granted again when so few are left
 
@@ -111,6 +115,12 @@ KEYS: Final = (
         "rate_max",
         _whole(1, RATE_MAX),
         f"messages per second from 1 to {RATE_MAX}, or -1 for no limit",
+    ),
+    Key(
+        "producer-window-size",
+        "window_bytes",
+        _whole(WINDOW_MIN, WINDOW_MAX),
+        f"bytes from {WINDOW_MIN} to {WINDOW_MAX}, or -1 for no window",
     ),
     Key(
         "amqp-credits",

@@ -144,15 +144,24 @@ class Connection:
         name: str = "",
         settled: bool = False,
         waiting_max: int = 65_536,
+        window_bytes: int | None = None,
         on_link_state: OnLinkState | None = None,
     ) -> Publisher:
         """A publisher to `/queues/:queue` or `/exchanges/:exchange/:routing-key` (each part
         percent-encoded), or to None: then every message says in `to` where it goes.
 
         `settled`: outcomes are not asked for. `waiting_max`: so many messages wait for credit.
+        `window_bytes`: so many bytes of messages, 1 KiB or more, are under way at most; a message
+        that is larger goes alone. The address may have a smaller window.
         """
         publisher = Publisher(
-            self, address, name or str(uuid.uuid4()), settled, waiting_max, on_link_state
+            self,
+            address,
+            name or str(uuid.uuid4()),
+            settled,
+            waiting_max,
+            window_bytes,
+            on_link_state,
         )
         await self.attach([publisher.handle])
         return publisher
@@ -166,10 +175,13 @@ class Connection:
         settled: bool = False,
         priority: int | None = None,
         filters: dict[object, object] | None = None,
+        window_bytes: int | None = None,
         on_link_state: OnLinkState | None = None,
     ) -> Consumer:
         """A consumer of `/queues/:queue`. No more than `credit` messages wait here for the program;
         with 0 nothing comes but for `receive`. `settled`: they need no outcome, and may be lost.
+        `window_bytes`: a message comes while those that have no outcome have fewer bytes together;
+        0: one at a time, None: as the queue's settings say.
         """
         consumer = Consumer(
             self,
@@ -179,6 +191,7 @@ class Connection:
             settled,
             priority,
             filters,
+            window_bytes,
             on_link_state,
         )
         await self.attach([consumer.handle])

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from warren.client.connection import Connection
 
 PRIORITY: Final = "rabbitmq:priority"
+WINDOW_BYTES: Final = "warren:consumer-window-bytes"
 
 
 class Hold:
@@ -167,15 +168,21 @@ class Consumer:
         settled: bool,
         priority: int | None,
         filters: dict[object, object] | None,
+        window_bytes: int | None,
         on_link_state: OnLinkState | None,
     ) -> None:
+        properties: dict[str, object] = {}
+        if priority is not None:
+            properties[PRIORITY] = Int(priority)
+        if window_bytes is not None:
+            properties[WINDOW_BYTES] = window_bytes
         terms = Terms(
             name=name,
             as_receiver=True,
             source=Source(address=address, filter=filters),
             target=Target(),
             snd_settle_mode=SENDER_SETTLED if settled else SENDER_UNSETTLED,
-            properties=None if priority is None else {PRIORITY: Int(priority)},
+            properties=properties or None,
         )
         self.handle = LinkHandle(connection, terms, self, on_link_state)
         self.handle.movable = self

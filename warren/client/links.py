@@ -7,7 +7,7 @@ but for the two of management, so that windows and errors of one are nothing to 
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from warren.client.errors import ClientError, ConnectionLost, PeerError
@@ -124,6 +124,7 @@ class LinkHandle:
         """Ask the broker for the link in this session."""
         terms = self.terms
         self.session = session
+        self.state = replace(self.state, limit_bytes=None)
         self.link = session.attach(
             terms.name,
             terms.as_receiver,

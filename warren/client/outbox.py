@@ -11,6 +11,7 @@ Ids are those under which messages are sent; they count up from message to messa
 import asyncio
 from collections import deque
 from collections.abc import Iterable
+from itertools import islice
 
 from warren.client.errors import ClientError, PublisherFull
 from warren.client.outcome import ACCEPTED_OUTCOME, SENT, Outcome
@@ -138,8 +139,14 @@ class Outbox:
 
     # What becomes of them
 
-    def take(self, room: int) -> list[bytes]:
-        """Up to `room` messages to be sent next; those that were given up are left out."""
+    def take(self, room: int, bytes_max: int | None = None) -> list[bytes]:
+        """Up to `room` messages to be sent next; those that were given up are left out.
+
+        They have at most `bytes_max` bytes, but the first one may have more if nothing is on its
+        way: else a large message would wait for ever.
+        """
+        if bytes_max is not None:
+            room = self._fitting(room, bytes_max)
         taken: list[bytes] = []
         waiting = self._waiting
         while waiting and len(taken) < room:
@@ -158,6 +165,19 @@ class Outbox:
         if self.waiting_count < self.waiting_max:
             self._room.set()
         return taken
+
+    def _fitting(self, room: int, bytes_max: int) -> int:
+        """How many of the next `room` messages have at most that many bytes together."""
+        fitting = 0
+        for batch in self._waiting:
+            if batch.is_over:
+                continue
+            for payload in islice(batch.payloads, batch.taken, None):
+                bytes_max -= len(payload)
+                if fitting >= room or (bytes_max < 0 and (fitting or self.in_flight)):
+                    return fitting
+                fitting += 1
+        return fitting
 
     def sent(self, first_id: int, count: int, settled: bool) -> None:
         """The next `count` messages taken are on their way; `settled`: no outcome follows."""
@@ -182,9 +202,10 @@ class Outbox:
             first_id = (first_id + part) & mask
             count -= part
 
-    def withdrawn(self, count: int) -> None:
-        """The last `count` messages taken have not been sent, and wait again."""
+    def withdrawn(self, count: int) -> int:
+        """The last `count` messages taken have not been sent, and wait again; their bytes."""
         self.waiting_count += count
+        size = 0
         while count:
             batch, offered = self._offered.pop()
             part = min(count, offered)
@@ -193,7 +214,9 @@ class Outbox:
             if not batch.unsent:
                 self._waiting.appendleft(batch)
             batch.taken -= part
+            size += sum(map(len, batch.payloads[batch.taken : batch.taken + part]))
             count -= part
+        return size
 
     def settled(self, first: int, last: int, outcome: Outcome) -> None:
         """The outcome of the messages first..last, as far as they have none yet."""

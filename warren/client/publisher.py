@@ -23,16 +23,18 @@ from warren.client.outbox import Outbox
 from warren.client.outcome import Outcome, outcome_of
 from warren.client.state import LinkState
 from warren.wire.amqp10.events import Settled
-from warren.wire.amqp10.link import SENDER_SETTLED, SENDER_UNSETTLED
+from warren.wire.amqp10.link import SENDER_SETTLED, SENDER_UNSETTLED, Link
 from warren.wire.amqp10.performatives import Attach, Flow, Source, Target
 from warren.wire.amqp10.sender import Run
 from warren.wire.amqp10.serial import ahead
 from warren.wire.amqp10.transfers import Transfers, store
+from warren.wire.amqp10.values import ULong
 
 if TYPE_CHECKING:
     from warren.client.connection import Connection
 
 ID_MASK: Final = 0xFFFFFFFF  # delivery-ids wrap
+WINDOW_BYTES: Final = "warren:producer-window-bytes"
 
 
 class Publisher:
@@ -49,6 +51,7 @@ class Publisher:
         name: str,
         settled: bool,
         waiting_max: int,
+        window_bytes: int | None,
         on_link_state: OnLinkState | None,
     ) -> None:
         terms = Terms(
@@ -57,6 +60,7 @@ class Publisher:
             source=Source(),
             target=Target(address=address),
             snd_settle_mode=SENDER_SETTLED if settled else SENDER_UNSETTLED,
+            properties=None if window_bytes is None else {WINDOW_BYTES: ULong(window_bytes)},
         )
         self.handle = LinkHandle(connection, terms, self, on_link_state)
         self.handle.movable = self
@@ -64,6 +68,8 @@ class Publisher:
         self._connection = connection
         self._settled = settled
         self._outbox = Outbox(waiting_max, ID_MASK)
+        self._counted: Link | None = None
+        self._sent_bytes = 0  # on that link
         self._scheduled = False
         self._is_resting = False
         self._calm = asyncio.Event()  # less is under way
@@ -151,8 +157,14 @@ class Publisher:
         handle = self.handle
         if self._is_resting or handle.session is None or handle.link is None:
             return
-        taken = self._outbox.take(self.credit)
+        if self._counted is not handle.link:
+            self._counted, self._sent_bytes = handle.link, 0
+        limit = handle.state.limit_bytes
+        room_bytes = None if limit is None else limit - self._sent_bytes
+        taken = self._outbox.take(self.credit, room_bytes)
         if taken:
+            if limit is not None:
+                self._sent_bytes += sum(map(len, taken))
             handle.session.offer(handle.link, run_of(taken, self._settled))
             handle.connection.mark()
 
@@ -189,7 +201,7 @@ class Publisher:
         self._calm.set()
 
     def on_withdrawn(self, count: int) -> None:
-        self._outbox.withdrawn(count)
+        self._sent_bytes -= self._outbox.withdrawn(count)
         self._calm.set()
 
     def on_settled(self, event: Settled) -> None:
@@ -198,6 +210,8 @@ class Publisher:
             return
         self._outbox.settled(int(event.first), int(event.last), outcome)
         self._calm.set()
+        if self.handle.state.limit_bytes is not None:
+            self._schedule()  # A message larger than the window may go when nothing else is out.
         if not event.settled:
             count = int(ahead(event.last, event.first)) + 1
             event.session.settle_sent(event.first, count)

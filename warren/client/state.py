@@ -2,8 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Final
 
 Properties = Mapping[str, object]
+LIMIT_BYTES: Final = "warren:producer-limit-bytes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +21,7 @@ class LinkState:
     state: str | None = None
     retry_after_ms: int | None = None
     active: bool | None = None  # of a single active consumer
+    limit_bytes: int | None = None  # that a publisher may have sent since the link was attached
     properties: Properties | None = None
 
     def merged(self, told: Properties) -> "LinkState":
@@ -28,6 +31,9 @@ class LinkState:
         active = told.get("rabbitmq:active")
         if isinstance(active, bool):
             new = replace(new, active=active)
+        limit = told.get(LIMIT_BYTES)
+        if isinstance(limit, int):
+            new = replace(new, limit_bytes=int(limit))
         if isinstance(epoch, int) and epoch < self.leader_epoch:
             return new
         leader = told.get("leader", self.leader)

@@ -3,7 +3,8 @@
 An address is an exchange with the queues that its bindings reach, or a queue by itself; those with
 address settings are listed. `bytes` and `messages` are of all its queues in the cluster;
 `blocked_publishers`, `blocked_times`, `refused` and `dropped` are sums over the nodes, since each
-began. For monitoring users; nodes that do not answer in time are left out.
+began; so are `granted_credit` and `granted_bytes`, of links of AMQP 1.0 with this target. For
+monitoring users; nodes that do not answer in time are left out.
 """
 
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -17,7 +18,10 @@ from node.management.metrics.view import AddressView, Unmetered
 from node.management.replies import json_reply
 
 ADDRESSES: Final = "addresses"  # the question to other nodes
-SUMS: Final = ("blocked_publishers", "blocked_times", "refused", "dropped")
+SUMS: Final = (
+    *("blocked_publishers", "blocked_times", "refused", "dropped"),
+    *("granted_credit", "granted_bytes"),
+)
 Row = dict[str, Any]
 
 
@@ -76,6 +80,7 @@ def row_of(view: AddressView) -> Row:
         "refusing_above_messages": hard_count,
         "over_bytes_max": view.over_bytes,
         "producer_max_rate": limits.rate_max,
+        "producer_window_size": limits.window_bytes,
         "amqp_credits": limits.credits,
         "amqp_low_credits": limits.credits_low,
         "queues": view.queue_count,
@@ -83,6 +88,8 @@ def row_of(view: AddressView) -> Row:
         "blocked_times": view.blocked_times,
         "refused": view.refused_count,
         "dropped": view.dropped_count,
+        "granted_credit": view.granted_credit,
+        "granted_bytes": view.granted_bytes,
     }
 
 

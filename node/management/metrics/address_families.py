@@ -25,6 +25,16 @@ def address_families(addresses: Sequence[AddressView]) -> Iterator[Family]:
         "Bytes that an address held above its limit, the most since the start.",
         float(max(each.over_bytes for each in addresses)),
     )
+    yield gauge(
+        "warren_address_granted_messages",
+        "Messages that AMQP 1.0 publishers of this node may still send to addresses with limits.",
+        float(sum(each.granted_credit for each in addresses)),
+    )
+    yield gauge(
+        "warren_address_granted_bytes",
+        "The same in bytes, of publishers with a byte window that they count themselves.",
+        float(sum(each.granted_bytes for each in addresses)),
+    )
     yield counter(
         "warren_address_refused_messages",
         "Messages that full addresses refused.",

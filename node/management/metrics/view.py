@@ -146,6 +146,8 @@ class AddressView:
     refused_count: int
     dropped_count: int
     over_bytes: int  # the most above its limit
+    granted_credit: int  # messages that links of AMQP 1.0 may still send to it
+    granted_bytes: int  # the same in bytes, of links whose clients count them
 
 
 class MetricsView(Protocol):

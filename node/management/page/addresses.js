@@ -17,6 +17,7 @@ const COLUMNS = [
   { title: "Message limit", number: true, value: messageLimit },
   { title: "Queues", number: true, value: (row) => count(row.queues) },
   { title: "Blocked publishers", number: true, value: (row) => count(row.blocked_publishers) },
+  { title: "Granted", number: true, value: granted },
   { title: "Refused", number: true, value: (row) => count(row.refused) },
   { title: "Dropped", number: true, value: (row) => count(row.dropped) },
   { title: "Largest excess", number: true, value: (row) => bytes(row.over_bytes_max) },
@@ -36,6 +37,11 @@ export function addresses() {
 function named(row) {
   const where = row.kind === "queue" ? "queues" : "exchanges";
   return link(`${row.kind} ${row.name}`, address(where, row.vhost, row.name));
+}
+
+function granted(row) {
+  const size = row.granted_bytes ? ` (${bytes(row.granted_bytes)})` : "";
+  return count(row.granted_credit) + size;
 }
 
 function messageLimit(row) {

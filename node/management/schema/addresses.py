@@ -30,6 +30,7 @@ ADDRESS: Final = record(
         "refusing_above_messages": INTEGER,
         "over_bytes_max": COUNT,
         "producer_max_rate": INTEGER,
+        "producer_window_size": INTEGER,
         "amqp_credits": INTEGER,
         "amqp_low_credits": INTEGER,
         "queues": COUNT,
@@ -37,6 +38,8 @@ ADDRESS: Final = record(
         "blocked_times": COUNT,
         "refused": COUNT,
         "dropped": COUNT,
+        "granted_credit": COUNT,
+        "granted_bytes": COUNT,
     },
 )
 ABOUT: Final = "Addresses with limits, what they hold, who waits."

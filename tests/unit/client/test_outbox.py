@@ -27,6 +27,24 @@ def bodies(first: int, last: int) -> list[bytes]:
     return [b"%d" % number for number in range(first, last)]
 
 
+def test_messages_leave_as_far_as_their_bytes_fit() -> None:
+    async def test() -> None:
+        outbox = Outbox(100, MASK)
+        outbox.put([b"four", b"four", b"eighteen"]).cancel()
+        outbox.put([b"four"])
+        outbox.put([b"four", b"eighteen", b"x"])
+        assert outbox.take(9, 8) == [b"four", b"four"]
+        assert outbox.take(9, 7) == []
+        outbox.sent(1, 2, False)
+        outbox.settled(1, 2, ACCEPTED_OUTCOME)
+        assert outbox.take(9, 7) == [b"eighteen"]  # Nothing is on its way.
+        assert outbox.take(9, 0) == []
+        assert outbox.withdrawn(1) == 8
+        assert outbox.take(9, 9) == [b"eighteen", b"x"]
+
+    play(test)
+
+
 def test_messages_leave_in_order_whatever_the_room() -> None:
     async def test() -> None:
         outbox = Outbox(100, MASK)

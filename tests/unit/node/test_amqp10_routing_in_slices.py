@@ -78,7 +78,7 @@ class Sender:
         self.core = self.raw.begin()
         link = self.raw.attach(1, SENDER)
         owner: Any = hub
-        self.link = PublishingLink(owner, self.core, link, 1, None, None)
+        self.link = PublishingLink(owner, self.core, link, 1, None, None, -1)
         self._next_id = 0
 
     def run(self) -> Transfers:

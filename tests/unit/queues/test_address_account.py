@@ -190,7 +190,8 @@ def test_one_credit_key_alone_gives_the_other() -> None:
 @pytest.mark.parametrize(
     ("key", "value"),
     [("max-size-bytes", -2), ("max-size-bytes", True), ("address-full-policy", "page"),
-     ("producer-max-rate", 0), ("amqp-credits", 0), ("page-full-policy", "BLOCK")],
+     ("producer-max-rate", 0), ("producer-window-size", 1023), ("amqp-credits", 0),
+     ("page-full-policy", "BLOCK")],
 )  # fmt: skip
 def test_a_wrong_value_is_refused_with_what_is_allowed(key: str, value: object) -> None:
     assert str(value_fault(key, value)).startswith("expected ")

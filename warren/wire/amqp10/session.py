@@ -360,6 +360,10 @@ class Session:
             self._touch(link)
             self._settle_drain(link)
 
+    def want_flow(self, link: Link) -> None:
+        """Tell the link's properties in short; its credit stays what it is, or is granted again."""
+        self._flows.want(link)
+
     def push_flow(self, link: Link) -> None:
         """Tell the link's properties in full now; its credit stays what it is."""
         link.full_due = True

@@ -126,6 +126,15 @@ class Transfers:
         head.ids = self.ids[: 4 * count]
         return head
 
+    def payload_total(self) -> i64:
+        """Bytes of all messages."""
+        total: i64 = 0
+        place: i64 = 0
+        while place < self.count:
+            total += self._payload_bytes(place)
+            place += 1
+        return total
+
     def payload_max(self) -> i64:
         """Bytes of the largest message."""
         largest: i64 = 0

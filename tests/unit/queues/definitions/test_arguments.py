@@ -170,6 +170,7 @@ GOOD: list[tuple[dict[str, object], str, list[object]]] = [
     (QUORUM, "x-page-limit-messages", [-1, 10]),
     (CLASSIC, "x-page-full-policy", ["DROP", "FAIL"]),
     (QUORUM, "x-producer-max-rate", [-1, 10]),
+    (QUORUM, "x-producer-window-size", [-1, 1024, 1 << 40]),
     (CLASSIC, "x-amqp-credits", [1, 100]),
     (QUORUM, "x-amqp-low-credits", [0, 30]),
 ]
