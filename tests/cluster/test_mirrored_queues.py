@@ -63,7 +63,7 @@ def consume(channel: BlockingChannel, queue: str, count: int) -> list[bytes]:
         found.append(body)
         if len(found) == count:
             break
-    channel.cancel()
+    channel.close()  # pika forgets what comes while it cancels: that goes back to the queue now.
     return found
 
 
