@@ -245,6 +245,7 @@ COMPILED = [
     "warren/wire/amqp10/performatives.py",
     "warren/wire/amqp10/reader.py",
     "warren/wire/amqp10/receiver.py",
+    "warren/wire/amqp10/rows.py",
     "warren/wire/amqp10/sender.py",
     "warren/wire/amqp10/serial.py",
     "warren/wire/amqp10/session.py",

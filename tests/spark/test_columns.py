@@ -1,37 +1,100 @@
 """Arrow batches of stream messages, without Spark and without a broker."""
 
+from typing import Any
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 pytest.importorskip("pyarrow")
 
+from tests.unit.wire.amqp10.test_rows import encoded, run_of
 from warren.client import Message
-from warren.spark.stream_reads import COLUMNS, Rows
+from warren.spark.columns import COLUMNS, batch_of
+from warren.wire.amqp10.rows import StreamRows
+from warren.wire.amqp10.values import Symbol
 
 
-def test_batch_has_the_values_of_each_message_in_order() -> None:
-    rows = Rows("orders")
-    rows.add(7, Message(b"one", annotations={"x-exchange": "e", "x-routing-key": "k"}))
-    rows.add(8, Message("ü", message_id=5, application_properties={"a": 1, "b": None}))
-    rows.add(9, Message(b"", correlation_id="c", application_properties={"z": "y"}))
-    assert rows.count == 3
-    batch = rows.take()
+def rows_of(first: int, messages: list[Message], *, cut: int = 1) -> list[dict[str, Any]]:
+    """What the batch of these messages has, which came in runs of `cut` messages."""
+    rows = StreamRows()
+    payloads = encoded(first, messages)
+    for at in range(0, len(payloads), cut):
+        run = run_of(payloads[at : at + cut])
+        assert rows.add(run, first + len(messages)) == run.count
+    batch = batch_of("orders", rows)
     batch.validate(full=True)
     assert batch.schema == COLUMNS
-    found = batch.to_pydict()
-    assert found["queue"] == ["orders"] * 3
-    assert found["exchange"] == ["e", None, None]
-    assert found["routing_key"] == ["k", None, None]
-    assert found["offset"] == [7, 8, 9]
-    assert found["message_id"] == [None, "5", None]
-    assert found["correlation_id"] == [None, None, "c"]
-    assert found["headers"] == [[], [("a", "1"), ("b", None)], [("z", "y")]]
-    assert found["body"] == [b"one", "ü".encode(), b""]
+    found: list[dict[str, Any]] = batch.to_pylist(maps_as_pydicts="strict")
+    return found
 
 
-def test_taken_rows_are_not_in_the_next_batch() -> None:
-    rows = Rows("orders")
-    rows.add(1, Message(b"one"))
-    rows.take()
-    assert rows.count == 0
-    rows.add(2, Message(b"two"))
-    assert rows.take().to_pydict()["offset"] == [2]
+def test_a_batch_has_the_values_of_each_message_in_order() -> None:
+    first, second, third = rows_of(
+        7,
+        [
+            Message(b"one", annotations={"x-exchange": "e", "x-routing-key": "k", "x-opt": 1}),
+            Message("ü", message_id=5, application_properties={"a": 1, "b": None}, priority=3),
+            Message(
+                b"",
+                correlation_id="c",
+                content_type="text/plain",
+                reply_to="/queues/r",
+                user_id=b"guest",
+                creation_time=1_500,
+                ttl_ms=60_000,
+                durable=False,
+                application_properties={"z": "y"},
+            ),
+        ],
+    )
+    assert {each["queue"] for each in (first, second, third)} == {"orders"}
+    assert [each["offset"] for each in (first, second, third)] == [7, 8, 9]
+    assert [each["body"] for each in (first, second, third)] == [b"one", "ü".encode(), b""]
+    assert (first["exchange"], first["routing_key"]) == ("e", "k")
+    assert first["annotations"] == {"x-exchange": "e", "x-routing-key": "k", "x-opt": "1"}
+    assert (first["durable"], first["priority"], first["expiration_ms"]) == (True, None, None)
+    assert first["headers"] == {} and first["timestamp"] is None
+    assert (second["exchange"], second["message_id"], second["priority"]) == (None, "5", 3)
+    assert second["headers"] == {"a": "1", "b": None} and second["annotations"] == {}
+    assert (third["message_id"], third["correlation_id"]) == (None, "c")
+    assert (third["content_type"], third["reply_to"]) == ("text/plain", "/queues/r")
+    assert (third["user_id"], third["durable"], third["expiration_ms"]) == ("guest", False, 60_000)
+    assert third["timestamp"].isoformat() == "1970-01-01T00:00:01.500000+00:00"
+
+
+TEXTS = st.text(max_size=4)
+NAMES = st.text("abc-", max_size=3).map(lambda text: f"x-{text}")
+NUMBERS = st.integers(-(1 << 63), (1 << 63) - 1)
+BODIES = st.one_of(st.binary(max_size=300), NUMBERS, st.text(max_size=9))
+SAID = st.builds(
+    Message,
+    BODIES,
+    durable=st.booleans(),
+    message_id=st.one_of(st.none(), TEXTS, st.integers(0, 9)),
+    application_properties=st.dictionaries(TEXTS, st.one_of(TEXTS, NUMBERS), max_size=2),
+    annotations=st.dictionaries(NAMES, TEXTS, max_size=2),
+)
+
+
+@given(
+    st.lists(SAID, min_size=1, max_size=12), st.sampled_from([0, 250, 1 << 33]), st.integers(1, 5)
+)
+def test_values_that_are_made_once_are_those_of_each_message(
+    messages: list[Message], first: int, cut: int
+) -> None:
+    found = rows_of(first, messages, cut=cut)
+    assert [each["offset"] for each in found] == list(range(first, first + len(messages)))
+    for row, message in zip(found, messages, strict=True):
+        body = message.body
+        assert row["body"] == (body if isinstance(body, bytes) else str(body).encode())
+        assert row["durable"] == message.durable
+        wanted = message.message_id
+        assert row["message_id"] == (None if wanted is None else str(wanted))
+        assert row["headers"] == {k: str(v) for k, v in message.application_properties.items()}
+        assert row["annotations"] == {k: str(v) for k, v in message.annotations.items()}
+
+
+def test_symbols_are_texts() -> None:
+    [row] = rows_of(0, [Message(b"", annotations={"x-s": Symbol("s")})])
+    assert row["annotations"] == {"x-s": "s"}

@@ -21,6 +21,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from warren.spark.columns import SCHEMA
 from warren.spark.options import (
     OptionError,
     ReadOptions,
@@ -30,7 +31,7 @@ from warren.spark.options import (
     write_options,
 )
 from warren.spark.publishing import check_columns, publish
-from warren.spark.stream_reads import SCHEMA, Bounds, ReadError, bounds, read
+from warren.spark.stream_reads import Bounds, ReadError, bounds, read
 
 log = logging.getLogger("warren.spark")
 

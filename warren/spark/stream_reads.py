@@ -2,42 +2,33 @@
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import AsyncGenerator, Iterator
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import Final
 from urllib.parse import quote
 
 import pyarrow
 
-from warren.client import ClientError, Consumer, Message, connect
+from warren.client import ClientError, Connection, Consumer, Message, connect
+from warren.client.links import LinkHandle, Quiet, Terms
+from warren.spark.columns import batch_of
 from warren.spark.options import ReadOptions
+from warren.wire.amqp10.link import SENDER_SETTLED
+from warren.wire.amqp10.performatives import Attach, Source, Target
+from warren.wire.amqp10.rows import NotOfStream, StreamRows
+from warren.wire.amqp10.transfers import Transfers
 from warren.wire.amqp10.values import Described, Symbol, ULong
 
 log = logging.getLogger("warren.spark")
 
 OFFSET_FILTER: Final = Symbol("rabbitmq:stream-offset-spec")
 OFFSET: Final = "x-stream-offset"
-CREDIT: Final = 2000
+CREDIT_FIRST: Final = 500  # messages, before their size is known
+CREDIT_MAX: Final = 20_000
+WINDOW_BYTES: Final = 8 << 20  # about so much is on its way
 ROWS_MAX: Final = 10_000  # of a batch
-TEXT: Final = pyarrow.string()
-COLUMNS: Final = pyarrow.schema(
-    [
-        ("queue", TEXT),
-        ("exchange", TEXT),
-        ("routing_key", TEXT),
-        ("offset", pyarrow.int64()),
-        ("message_id", TEXT),
-        ("correlation_id", TEXT),
-        ("content_type", TEXT),
-        ("headers", pyarrow.map_(TEXT, TEXT)),
-        ("annotations", pyarrow.map_(TEXT, TEXT)),
-        ("body", pyarrow.binary()),
-    ]
-)
-SCHEMA: Final = """queue string, exchange string, routing_key string, offset bigint,
-    message_id string, correlation_id string, content_type string,
-    headers map<string,string>, annotations map<string,string>, body binary"""
+BATCH_BYTES_MAX: Final = 16 << 20
 
 
 class ReadError(Exception):
@@ -93,7 +84,7 @@ def read(options: ReadOptions, begin: int, end: int) -> Iterator[pyarrow.RecordB
         try:
             while (batch := runner.run(following())) is not None:
                 yield batch
-        except (ClientError, OSError, TimeoutError) as error:
+        except (ClientError, OSError, TimeoutError, NotOfStream) as error:
             where = f"stream '{options.stream}', offsets {begin} to {end - 1}"
             raise ReadError(f"{where}: {error or 'no answer in time'}") from error
         finally:
@@ -104,24 +95,83 @@ async def _batches(
     options: ReadOptions, begin: int, end: int
 ) -> AsyncGenerator[pyarrow.RecordBatch, None]:
     async with await connect(options.url, timeout_s=options.timeout_s, follow=None) as connection:
-        consumer = await connection.consumer(
-            _address(options), credit=CREDIT, filters=_from(begin), settled=True
+        runs = Runs(connection, _address(options), begin)
+        await connection.attach([runs.handle])
+        wanted, is_over = begin, False
+        while not is_over:
+            rows = StreamRows()
+            while not is_over and len(rows.offsets) < ROWS_MAX and rows.size < BATCH_BYTES_MAX:
+                run = await runs.take(options.timeout_s)
+                is_over = rows.add(run, end) < run.count or rows.offsets[-1] == end - 1
+            if rows.offsets:
+                _check(options, wanted, rows.offsets)
+                wanted = rows.offsets[-1] + 1
+                yield batch_of(options.stream, rows)
+        if wanted < end:
+            _check_gap(options, wanted, end)
+
+
+class Runs(Quiet):
+    """The messages of a stream from an offset on, as the connection finds them: in runs."""
+
+    def __init__(self, connection: Connection, address: str, begin: int) -> None:
+        terms = Terms(
+            name="spark",
+            as_receiver=True,
+            source=Source(address=address, filter=_from(begin)),
+            target=Target(),
+            snd_settle_mode=SENDER_SETTLED,
         )
-        wanted = begin
-        rows = Rows(options.stream)
-        while wanted < end:
-            for delivery in await consumer.get_many(timeout_s=options.timeout_s):
-                message = delivery.message
-                found = _offset(message)
-                if found != wanted:
-                    _check_gap(options, wanted, found)
-                if found >= end:
-                    wanted = end
-                    break
-                rows.add(found, message)
-                wanted = found + 1
-            if rows.count and (rows.count >= ROWS_MAX or wanted >= end):
-                yield rows.take()
+        self.handle = LinkHandle(connection, terms, self)
+        self._connection = connection
+        self._arrived: deque[Transfers] = deque()
+        self._changed = asyncio.Event()
+        self._credit = CREDIT_FIRST
+
+    async def take(self, timeout_s: float) -> Transfers:
+        """The next run. TimeoutError; ClientError: the link is over."""
+        async with asyncio.timeout(timeout_s):
+            while not self._arrived:
+                self.handle.check()
+                self._changed.clear()
+                await self._changed.wait()
+        return self._arrived.popleft()
+
+    def _grant(self) -> None:
+        link, session = self.handle.link, self.handle.session
+        if link is not None and session is not None:
+            session.grant(link, self._credit)
+            self._connection.mark()
+
+    # What the link tells
+
+    def on_up(self, attach: Attach) -> None:
+        self._grant()
+
+    def on_received(self, run: Transfers) -> None:
+        self._arrived.append(run)
+        self._changed.set()
+        link = self.handle.link
+        if link is None or link.receiver is None:
+            return
+        link.receiver.unconfirmed = 0  # Grants are our own, and do not wait for outcomes.
+        mean = max(1, len(run.data) // int(run.count))
+        self._credit = max(1, min(CREDIT_MAX, WINDOW_BYTES // mean))
+        if 2 * link.receiver.credit <= self._credit:
+            self._grant()
+
+    def on_down(self, error: ClientError, for_good: bool) -> None:
+        self._changed.set()
+
+
+def _check(options: ReadOptions, wanted: int, offsets: list[int]) -> None:
+    """ReadError: an offset is missing, or comes twice."""
+    if offsets[0] == wanted and offsets[-1] - wanted == len(offsets) - 1:
+        return  # They rise, so none is missing.
+    for found in offsets:
+        if found != wanted:
+            _check_gap(options, wanted, found)
+        wanted = found + 1
 
 
 def _check_gap(options: ReadOptions, wanted: int, found: int) -> None:
@@ -135,60 +185,6 @@ def _check_gap(options: ReadOptions, wanted: int, found: int) -> None:
     log.warning("%s", text)
 
 
-class Rows:
-    """Collect messages and build one Arrow batch of them, column by column."""
-
-    def __init__(self, stream: str) -> None:
-        self._stream = stream
-        self._offsets: list[int] = []
-        self._messages: list[Message] = []
-
-    @property
-    def count(self) -> int:
-        return len(self._offsets)
-
-    def add(self, offset: int, message: Message) -> None:
-        self._offsets.append(offset)
-        self._messages.append(message)
-
-    def take(self) -> pyarrow.RecordBatch:
-        """Return the rows added since the last call."""
-        messages, offsets = self._messages, self._offsets
-        self._messages, self._offsets = [], []
-        notes = [each.annotations for each in messages]
-        arrays = [
-            pyarrow.repeat(self._stream, len(messages)),
-            _texts([each.get("x-exchange") for each in notes]),
-            _texts([each.get("x-routing-key") for each in notes]),
-            pyarrow.array(offsets, pyarrow.int64()),
-            _texts([each.message_id for each in messages]),
-            _texts([each.correlation_id for each in messages]),
-            _texts([each.content_type for each in messages]),
-            _maps([each.application_properties for each in messages]),
-            _maps(notes),
-            pyarrow.array([_bytes(each.body) for each in messages], pyarrow.binary()),
-        ]
-        return pyarrow.RecordBatch.from_arrays(arrays, schema=COLUMNS)
-
-
-def _texts(values: list[object]) -> pyarrow.Array:
-    return pyarrow.array([_text(each) for each in values], TEXT)
-
-
-def _maps(rows: list[dict[str, object]]) -> pyarrow.MapArray:
-    # Flat keys and values: a list of pairs per row costs pyarrow more than twice the time.
-    ends = accumulate(map(len, rows), initial=0)
-    return pyarrow.MapArray.from_arrays(
-        pyarrow.array(ends, pyarrow.int32()),
-        _texts([name for row in rows for name in row]),
-        _texts([each for row in rows for each in row.values()]),
-    )
-
-
-def _bytes(body: object) -> bytes:
-    return body if isinstance(body, bytes) else str(body).encode()
-
-
 def _address(options: ReadOptions) -> str:
     return "/queues/" + quote(options.stream, safe="")
 
@@ -199,7 +195,3 @@ def _from(offset: int) -> dict[object, object]:
 
 def _offset(message: Message) -> int:
     return int(str(message.annotations[OFFSET]))
-
-
-def _text(value: object) -> str | None:
-    return value if value is None or type(value) is str else str(value)

@@ -1,0 +1,172 @@
+"""Arrow batches of messages of a stream. Knows neither Spark nor the broker.
+
+What is made of a section (a text, a map) is made once for all messages with the same bytes, and
+then spread over the rows by Arrow.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import accumulate
+from typing import Final, TypeVar
+
+import pyarrow
+
+from warren.client.message import try_decode
+from warren.wire.amqp10.performatives import Header, Properties, read_header, read_properties
+from warren.wire.amqp10.reader import Reader
+from warren.wire.amqp10.rows import Samples, StreamRows
+from warren.wire.amqp10.values import Described, Pairs
+
+T = TypeVar("T")
+Values = dict[str, object]
+
+OFFSET: Final = "x-stream-offset"  # has a column of its own
+TEXT: Final = pyarrow.string()
+TIME: Final = pyarrow.timestamp("us", "UTC")
+TEXTS: Final = pyarrow.map_(TEXT, TEXT)
+COLUMNS: Final = pyarrow.schema(
+    [
+        ("queue", TEXT),
+        ("exchange", TEXT),
+        ("routing_key", TEXT),
+        ("offset", pyarrow.int64()),
+        ("message_id", TEXT),
+        ("correlation_id", TEXT),
+        ("content_type", TEXT),
+        ("reply_to", TEXT),
+        ("user_id", TEXT),
+        ("timestamp", TIME),
+        ("durable", pyarrow.bool_()),
+        ("priority", pyarrow.int32()),
+        ("expiration_ms", pyarrow.int64()),
+        ("headers", TEXTS),
+        ("annotations", TEXTS),
+        ("body", pyarrow.binary()),
+    ]
+)
+SCHEMA: Final = """queue string, exchange string, routing_key string, offset bigint,
+    message_id string, correlation_id string, content_type string, reply_to string,
+    user_id string, timestamp timestamp, durable boolean, priority int, expiration_ms bigint,
+    headers map<string,string>, annotations map<string,string>, body binary"""
+
+
+def batch_of(stream: str, rows: StreamRows) -> pyarrow.RecordBatch:
+    """All messages of `rows` as one batch of COLUMNS."""
+    found = {
+        "queue": pyarrow.repeat(pyarrow.scalar(stream, TEXT), len(rows.offsets)),
+        "offset": pyarrow.array(rows.offsets, pyarrow.int64()),
+        "body": pyarrow.array(_bodies(rows), pyarrow.binary()),
+    }
+    found |= _spread(rows.header, _header, HEADER)
+    found |= _spread(rows.properties, _properties, PROPERTIES)
+    found |= _spread(rows.annotations, _annotations, ANNOTATIONS)
+    found |= _spread(rows.application_properties, _map, HEADERS)
+    return pyarrow.RecordBatch.from_arrays([found[each] for each in COLUMNS.names], schema=COLUMNS)
+
+
+Column = Callable[[Sequence[T]], pyarrow.Array]
+
+
+def _spread(
+    section: Samples, read: Callable[[bytes], T], columns: Mapping[str, Column[T]]
+) -> dict[str, pyarrow.Array]:
+    """Columns that are made of one section."""
+    values = [read(each) for each in section.samples]
+    places = pyarrow.array(section.places, pyarrow.int32())
+    return {name: make(values).take(places) for name, make in columns.items()}
+
+
+def _header(sample: bytes) -> Header:
+    return _composite(sample, read_header) if sample else Header()
+
+
+def _properties(sample: bytes) -> Properties:
+    return _composite(sample, read_properties) if sample else Properties()
+
+
+def _composite(sample: bytes, read: Callable[[Reader], T]) -> T:
+    reader = Reader(sample, 0, len(sample))
+    reader.descriptor()
+    return read(reader)
+
+
+def _annotations(sample: bytes) -> Values:
+    found = _map(sample)
+    found.pop(OFFSET, None)
+    return found
+
+
+def _map(sample: bytes) -> Values:
+    """The map of a section; entries whose keys are not texts are left out."""
+    if not sample:
+        return {}
+    section = Reader(sample, 0, len(sample)).value()
+    assert isinstance(section, Described)
+    value = section.value
+    assert isinstance(value, (dict, Pairs))
+    pairs: Iterable[tuple[object, object]] = value if isinstance(value, Pairs) else value.items()
+    return {str(key): each for key, each in pairs if isinstance(key, str)}
+
+
+def _bodies(rows: StreamRows) -> list[bytes]:
+    """Data as it is; other bodies as the bytes of their text."""
+    bodies = rows.bodies
+    for place, message in rows.odd.items():
+        body = try_decode(message, 0, len(message)).body
+        bodies[place] = body if isinstance(body, bytes) else str(body).encode()
+    return bodies
+
+
+def _field(name: str) -> Column[object]:
+    return lambda values: _texts([getattr(each, name) for each in values])
+
+
+def _entry(name: str) -> Column[Values]:
+    return lambda values: _texts([each.get(name) for each in values])
+
+
+def _times(values: Sequence[Properties]) -> pyarrow.Array:
+    given = [each.creation_time for each in values]
+    return pyarrow.array([None if each is None else 1000 * each for each in given], TIME)
+
+
+def _users(values: Sequence[Properties]) -> pyarrow.Array:
+    given = [each.user_id for each in values]
+    return _texts([None if each is None else each.decode("utf-8", "replace") for each in given])
+
+
+def _maps(rows: Sequence[Values]) -> pyarrow.Array:
+    # Flat keys and values: a list of pairs per row costs pyarrow more than twice the time.
+    ends = accumulate(map(len, rows), initial=0)
+    return pyarrow.MapArray.from_arrays(
+        pyarrow.array(ends, pyarrow.int32()),
+        _texts([name for row in rows for name in row]),
+        _texts([each for row in rows for each in row.values()]),
+    )
+
+
+def _texts(values: Sequence[object]) -> pyarrow.Array:
+    return pyarrow.array([_text(each) for each in values], TEXT)
+
+
+def _text(value: object) -> str | None:
+    return value if value is None or type(value) is str else str(value)
+
+
+HEADER: Final[Mapping[str, Column[Header]]] = {
+    "durable": lambda values: pyarrow.array(
+        [each.durable is True for each in values], pyarrow.bool_()
+    ),
+    "priority": lambda values: pyarrow.array([each.priority for each in values], pyarrow.int32()),
+    "expiration_ms": lambda values: pyarrow.array([each.ttl for each in values], pyarrow.int64()),
+}
+PROPERTIES: Final[Mapping[str, Column[Properties]]] = {
+    **{name: _field(name) for name in ("message_id", "correlation_id", "content_type", "reply_to")},
+    "user_id": _users,
+    "timestamp": _times,
+}
+ANNOTATIONS: Final[Mapping[str, Column[Values]]] = {
+    "exchange": _entry("x-exchange"),
+    "routing_key": _entry("x-routing-key"),
+    "annotations": _maps,
+}
+HEADERS: Final[Mapping[str, Column[Values]]] = {"headers": _maps}
