@@ -2,8 +2,9 @@
 
 Both clusters run on this machine, on empty data; each row runs on both in turn, in rounds, once
 with the clients on the node of the queue's leader (`near`) and once on another (`far`). Quorum
-queues with a member on each node, bodies of 1 KB, unless the options say otherwise. CPU is the sum
-over the nodes. A figure is the median of the rounds with its range.
+queues with a member on each node (`--type mirrored`: classic queues under `ha-mode: all`), bodies
+of 1 KB, unless the options say otherwise. CPU is the sum over the nodes. A figure is the median of
+the rounds with its range.
 
     confirm     one publisher, 1,000 in flight        pubsub      the same and one consumer
     confirm10   over AMQP 1.0                         pubsub10    over AMQP 1.0
@@ -28,7 +29,14 @@ from typing import Any, Final
 
 import psutil
 
-from bench.cluster_brokers import BrokerCluster, RabbitCluster, WarrenCluster, declare, delete
+from bench.cluster_brokers import (
+    MIRRORED,
+    BrokerCluster,
+    RabbitCluster,
+    WarrenCluster,
+    declare,
+    delete,
+)
 from bench.run import HERE, ROOT, machine, percentiles, spread
 
 QUEUE: Final = "bench"
@@ -260,7 +268,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--rabbitmq", action="store_true", help="measure RabbitMQ beside Warren")
     parser.add_argument("--only-rabbitmq", action="store_true", help="measure RabbitMQ alone")
     parser.add_argument("--nodes", type=int, choices=(1, 3, 5, 7), default=3)
-    parser.add_argument("--type", choices=("quorum", "classic"), default="quorum")
+    parser.add_argument("--type", choices=("quorum", "classic", MIRRORED), default="quorum")
     parser.add_argument("--size", type=int, default=1024, help="bytes of a body")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=60.0, help="measured time of one row")
@@ -298,6 +306,8 @@ def measure(options: argparse.Namespace, folder: Path, kept: dict[str, Any]) -> 
         for broker in brokers:
             started.append(broker)
             broker.start()
+            if options.type == MIRRORED:
+                broker.mirror_all()
         kept["build"] = warren.build
         return run_rows(chosen(options), brokers, options)
     finally:

@@ -5,6 +5,7 @@ of it may be killed and started again.
 """
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
@@ -25,6 +26,8 @@ RMQ_BASE_PORT: Final = 5720
 SCRIPT_SECONDS: Final = 180
 DECLARE_SECONDS: Final = 60.0
 RETRY_SECONDS: Final = 0.2
+MIRRORED: Final = "mirrored"  # classic queues under MIRROR_POLICY
+MIRROR_POLICY: Final = {"ha-mode": "all", "ha-sync-mode": "automatic"}
 
 Answer = TypeVar("Answer")
 
@@ -42,6 +45,8 @@ class BrokerCluster(Protocol):
     def pids(self) -> list[int]: ...
     def kill9(self, number: int) -> None: ...
     def start_again(self, number: int) -> None: ...
+    def mirror_all(self) -> None:
+        """Have every classic queue mirrored on all nodes."""
 
 
 class WarrenCluster:
@@ -98,6 +103,10 @@ class WarrenCluster:
     def start_again(self, number: int) -> None:
         self.cluster.node(number).start()
 
+    def mirror_all(self) -> None:
+        policy = {"pattern": "", "apply-to": "queues", "definition": MIRROR_POLICY}
+        self.cluster.node(1).api("PUT", "/api/policies/%2F/mirrored", policy)
+
 
 class RabbitCluster:
     """Nodes by `rmq.sh`, out of the chroot that `RMQ_ROOT` names, if any."""
@@ -144,6 +153,10 @@ class RabbitCluster:
     def start_again(self, number: int) -> None:
         self._script("start", number)
 
+    def mirror_all(self) -> None:
+        definition = json.dumps(MIRROR_POLICY)
+        self._script("ctl", 1, "set_policy", "--apply-to", "queues", "mirrored", "^", definition)
+
     def _numbers(self) -> list[int]:
         return list(range(1, self._count + 1))
 
@@ -184,7 +197,8 @@ def declare(port: int, queues: Sequence[str], type_: str, members: int) -> None:
 
     A cluster that has just lost a node may refuse for a while; it is asked again.
     """
-    arguments = {"x-queue-type": type_, "x-queue-leader-locator": "client-local"}
+    broker_type = "classic" if type_ == MIRRORED else type_
+    arguments = {"x-queue-type": broker_type, "x-queue-leader-locator": "client-local"}
     if type_ == "quorum":
         arguments["x-quorum-initial-group-size"] = members  # type: ignore[assignment]
 

@@ -35,6 +35,7 @@ from node.cluster.queues.group_exits import GroupExits
 from node.cluster.queues.healing import Healing
 from node.cluster.queues.leader_table import Leaders
 from node.cluster.queues.log_groups import RaftGroups
+from node.cluster.queues.mirror_proposals import TICK_MS as MIRRORS_TICK_MS
 from node.cluster.queues.mirror_proposals import MirrorProposals
 from node.cluster.queues.places import ClusterPlaces
 from node.cluster.queues.queues_channel import TICK_MS, QueuesChannel
@@ -139,6 +140,7 @@ class ClusterParts:
         self._healing: Healing
         self._pausing: Pausing
         self._queues_ticks: Repeating | None = None
+        self._mirrors_ticks: Repeating | None = None
         self.definitions: DefinitionsGroup
 
     @property
@@ -407,6 +409,9 @@ class ClusterParts:
         self._queues_ticks = Repeating(
             "queues of the cluster", seconds, self._tick_queues, self._call_later
         )
+        self._mirrors_ticks = Repeating(
+            "mirrored queues", MIRRORS_TICK_MS / 1000, self._tick_mirrors, self._call_later
+        )
 
     # While it runs
 
@@ -415,6 +420,8 @@ class ClusterParts:
         self._leaders.tick()
         self._usage.tick()
         self._addresses.tick()
+
+    def _tick_mirrors(self) -> None:
         self._mirrors.tick(monotonic_ms())
 
     def tick(self) -> None:
@@ -442,6 +449,8 @@ class ClusterParts:
         await until(lambda: not self.definitions.is_saving, seconds)
         if self._queues_ticks is not None:
             self._queues_ticks.stop()
+        if self._mirrors_ticks is not None:
+            self._mirrors_ticks.stop()
         await self._cluster.close()
         self._broker.turn.groups = None  # The log ends here.
 

@@ -1,5 +1,6 @@
 """Mirrored classic queues on three real nodes: what is confirmed survives nodes that are killed."""
 
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -99,6 +100,23 @@ def test_what_was_confirmed_survives_a_leader_that_is_killed(cluster: ClusterOfN
     cluster.node(1).start()
     synchronised(cluster, "m-led", 2)
     assert consume(channel_to(cluster, 1), "m-led", COUNT + 1) == [*bodies, b"afterwards"]
+
+
+def test_publishers_wait_less_than_two_seconds_when_the_leader_is_killed(
+    cluster: ClusterOfNodes,
+) -> None:
+    channel_to(cluster, 1).queue_declare("m-waited", durable=True)
+    channel = channel_to(cluster, 2)
+    publish(channel, "m-waited", [b"before"])
+    cluster.node(1).kill9()
+    began = time.monotonic()
+    publish(channel, "m-waited", [b"after"])
+    waited_s = time.monotonic() - began
+    assert row(cluster, "m-waited")["node"] in ("n2", "n3")
+    cluster.node(1).start()
+    synchronised(cluster, "m-waited", 2)
+    assert consume(channel_to(cluster, 3), "m-waited", 2) == [b"before", b"after"]
+    assert waited_s < 2
 
 
 def test_a_mirror_that_came_back_can_lead(cluster: ClusterOfNodes) -> None:

@@ -53,6 +53,8 @@ class Trust(Protocol):
 
     def is_trusted(self, member: int) -> bool: ...
 
+    def is_connected(self, member: int) -> bool: ...
+
 
 class ClusterSnapshot:
     """See the module."""
@@ -94,6 +96,10 @@ class ClusterSnapshot:
 
     def is_running(self, member: int) -> bool:
         return member == self._peers.member or self._peers.is_trusted(member)
+
+    def has_link(self, member: int) -> bool:
+        """Whether a connection to the node stands, even if the node does not answer."""
+        return member == self._peers.member or self._peers.is_connected(member)
 
     def candidates(self, counted: bool = False) -> list[Candidate]:
         """All nodes; with how much each of them bears, if that is wanted."""

@@ -12,9 +12,13 @@ for one view the definitions take one. Who proposes what:
 - a node that stops: that a synchronised mirror leads; without one, that its leader has stopped
   (`ha-promote-on-shutdown` says then whether another mirror may lead).
 
-A node counts as lost when the failure detector does not trust it for `LOST_MS`. Told the time by
-`tick`: queues of lost members and those whose policy has changed are looked at first, of all others
-QUEUES_A_TICK in each. No I/O.
+A node counts as lost when the failure detector does not trust it for `LOST_MS`. When its connection
+has ended, `CLOSED_MS` are enough: the kernel closes the connections of a killed process, and a
+living one connects again within that time. A wrong guess loses no message: a majority decides each
+view, and a leader that is not in the newest one confirms nothing.
+
+`tick` gets the time. It looks first at queues of lost members and at queues whose policy has
+changed, and at QUEUES_A_TICK of all others. No I/O.
 """
 
 import asyncio
@@ -45,7 +49,9 @@ log = logging.getLogger("warren.mirroring")
 
 SYNCHRONISE: Final = "synchronise mirrors"  # a question: [uid, whether it is wanted]
 LOST_MS: Final = 500
-QUEUES_A_TICK: Final = 100
+CLOSED_MS: Final = 100
+TICK_MS: Final = 20  # between two calls of `tick`
+QUEUES_A_TICK: Final = 20
 
 
 class Reporting(Protocol):
@@ -105,6 +111,9 @@ class MirrorProposals:
         self._is_damaged = is_damaged
         self._synchronises = synchronises
         self._away: dict[int, int] = {}  # nodes that are not trusted, since when
+        self._closed: dict[int, int] = {}  # of those, nodes whose connection has ended, since when
+        self._were_running: set[int] = set()  # nodes that were trusted at some time
+        self._led_definitions = False
         self._lost: frozenset[int] = frozenset()
         self._waiting: list[int] = []  # uids that this round has still to look at
         self._urgent: dict[int, None] = {}  # uids to look at next
@@ -184,9 +193,11 @@ class MirrorProposals:
     def tick(self, now_ms: int) -> None:
         """By a clock that does not jump."""
         lost = self._look_at_nodes(now_ms)
-        if lost != self._lost:
-            self._lost = lost
+        leads = self._leads_definitions()
+        if lost != self._lost or (leads and not self._led_definitions):
             self._urgent.update(dict.fromkeys(self._mirrored()))
+        self._lost = lost
+        self._led_definitions = leads
         urgent, self._urgent = self._urgent, {}
         if not self._waiting:
             self._waiting = [int(each.uid) for each in self._snapshot.queues()]
@@ -197,9 +208,19 @@ class MirrorProposals:
                 self._look(queue)
 
     def _look_at_nodes(self, now_ms: int) -> frozenset[int]:
-        away = [c.id for c in self._snapshot.candidates() if not c.is_running]
+        away = []
+        for member in self._snapshot.members():
+            if self._snapshot.is_running(member.id):
+                self._were_running.add(member.id)
+            else:
+                away.append(member.id)
+        # A node that starts knows nothing yet of those that it is about to connect to.
+        closed = [m for m in away if m in self._were_running and not self._snapshot.has_link(m)]
         self._away = {each: self._away.get(each, now_ms) for each in away}
-        return frozenset(m for m, since_ms in self._away.items() if now_ms - since_ms >= LOST_MS)
+        self._closed = {each: self._closed.get(each, now_ms) for each in closed}
+        silent = {m for m, since_ms in self._away.items() if now_ms - since_ms >= LOST_MS}
+        ended = {m for m, since_ms in self._closed.items() if now_ms - since_ms >= CLOSED_MS}
+        return frozenset(silent | ended)
 
     def _mirrored(self) -> Iterable[int]:
         return (int(each.uid) for each in self._snapshot.queues() if self._is_mirrored(each))

@@ -20,6 +20,7 @@ class FakePeers:
     def __init__(self, net: "PeerNet", member: int) -> None:
         self.member = member
         self.parts: dict[int, PeerChannel] = {}
+        self.suspected: set[int] = set()  # connected, and silent
         self._net = net
 
     def attach(self, kind: int, part: PeerChannel) -> None:
@@ -40,6 +41,8 @@ class FakePeers:
         return frozenset((self.member, member)) in self._net.links
 
     def is_trusted(self, member: int) -> bool:
+        if member in self.suspected:
+            return False
         return member == self.member or self.is_connected(member)
 
     def members(self) -> list[int]:

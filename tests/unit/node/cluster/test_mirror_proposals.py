@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 import msgspec
 import pytest
 
-from node.cluster.queues.mirror_proposals import LOST_MS, MirrorProposals
+from node.cluster.queues.mirror_proposals import CLOSED_MS, LOST_MS, MirrorProposals
 from node.cluster.queues.mirrors import ring_view
-from queues.definitions.broker_objects import MirrorView, Queue
+from queues.definitions.broker_objects import MirrorView, Queue, Uid
 from queues.definitions.metadata_commands import PutPolicy, SetMirrorView
 from queues.definitions.metadata_outcomes import Refused
 from raft.ring_view import RingView
@@ -61,12 +61,24 @@ class World:
         self.proposals = {number: self._of(number) for number in (1, 2, 3)}
         if policy:
             definition = msgspec.json.encode(policy)
-            self.world.do(PutPolicy("/", "ha", False, "^q$", "queues", 0, definition))
+            self.world.do(PutPolicy("/", "ha", False, "^q", "queues", 0, definition))
         self.uid = self.world.queue("q", ()).uid
         self.now_ms = 0
         self.stopped: set[int] = set()
+        self.leads_definitions: int | None = None  # None: the lowest node that runs
         if view is not None:
-            self._set(view)
+            self._set(self.uid, view)
+
+    def _leader_of_definitions(self) -> int:
+        if self.leads_definitions is not None:
+            return self.leads_definitions
+        return min({1, 2, 3} - self.stopped)
+
+    def add_queue(self, name: str) -> Uid:
+        """A queue whose mirrors are synchronised."""
+        uid = self.world.queue(name, ()).uid
+        self._set(uid, SYNCHRONISED)
+        return uid
 
     def _of(self, number: int) -> MirrorProposals:
         node = self.world.nodes[number]
@@ -74,23 +86,28 @@ class World:
             node.membership,
             self.rings[number],
             node.status,
-            lambda: number == min({1, 2, 3} - self.stopped),
+            lambda: number == self._leader_of_definitions(),
             lambda uid: number in self.damaged,
             True,
         )
 
-    def _set(self, view: MirrorView) -> None:
+    def _set(self, uid: Uid, view: MirrorView) -> None:
         """By the views before it: each has the next epoch."""
         first = MirrorView(1, 1, (1,), (1,), (1,))
         second = MirrorView(2, 1, (1, 2), (1, 2), view.synchronised[:2], view.partial[:1])
         for each in (first, second, view):
-            outcome = self.world.do(SetMirrorView(self.uid, each))
+            outcome = self.world.do(SetMirrorView(uid, each))
             assert not isinstance(outcome, Refused), outcome
 
     @property
     def view(self) -> MirrorView | None:
         queue = self.world.machine.queue(self.uid)
         assert queue is not None
+        return queue.mirrors
+
+    def view_of(self, uid: Uid) -> MirrorView:
+        queue = self.world.machine.queue(uid)
+        assert queue is not None and queue.mirrors is not None
         return queue.mirrors
 
     def stop(self, number: int) -> None:
@@ -145,13 +162,46 @@ def test_the_leader_declares_what_its_ring_reports() -> None:
     assert view is not None and set(view.synchronised) == {1, 2}
 
 
-def test_a_mirror_that_is_lost_leaves_after_half_a_second_and_not_before() -> None:
+def test_a_mirror_that_is_silent_leaves_after_half_a_second_and_not_before() -> None:
+    world = World(SYNCHRONISED, {"ha-mode": "all"})
+    world.tick(1, CLOSED_MS)
+    for number in (1, 2):
+        world.world.nodes[number].peers.suspected.add(3)
+    world.tick(1, LOST_MS - 1)
+    assert world.tick(1, 1) == SYNCHRONISED
+    view = world.tick()
+    assert view is not None and (view.members, view.term) == ((1, 2), 1)
+
+
+def test_a_mirror_whose_connections_have_ended_leaves_after_a_tenth_of_a_second() -> None:
+    world = World(SYNCHRONISED, {"ha-mode": "all"})
+    world.tick(1, CLOSED_MS)
+    world.stop(3)
+    world.tick(1, CLOSED_MS - 1)
+    assert world.tick(1, 1) == SYNCHRONISED
+    view = world.tick()
+    assert view is not None and (view.members, view.term) == ((1, 2), 1)
+
+
+def test_a_node_that_starts_waits_for_connections_to_others() -> None:
     world = World(SYNCHRONISED, {"ha-mode": "all"})
     world.stop(3)
     world.tick(1, LOST_MS - 1)
     assert world.tick(1, 1) == SYNCHRONISED
     view = world.tick()
-    assert view is not None and (view.members, view.term) == ((1, 2), 1)
+    assert view is not None and view.members == (1, 2)
+
+
+def test_a_new_leader_of_the_definitions_looks_at_all_queues_of_lost_nodes_at_once() -> None:
+    world = World(SYNCHRONISED, {"ha-mode": "all"})
+    uids = [world.add_queue(f"q{number}") for number in range(100)]
+    world.tick(1, CLOSED_MS)
+    world.leads_definitions = 0  # until one is elected
+    world.stop(1)
+    world.tick(2, CLOSED_MS)
+    world.leads_definitions = 2
+    world.tick(2)
+    assert {world.view_of(uid).members[0] for uid in uids} == {2}
 
 
 def test_a_damaged_member_proposes_the_view_without_itself() -> None:
