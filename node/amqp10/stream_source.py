@@ -13,7 +13,7 @@ from typing import Final
 
 from node.amqp10.forms import converted
 from queues.conversion.annotated import annotated_form_10
-from queues.message import FORMAT_10, Chunk
+from queues.conversion.offset_marks import ZERO, OffsetMarks
 from queues.queue_host import QueueHost, View
 from queues.streams.filtering import StreamFilter, parse_filter
 from queues.streams.host import StreamHost
@@ -24,9 +24,7 @@ from warren.wire.amqp091.deliver import names_in
 from warren.wire.amqp10.errors import Condition, ProtocolError, Scope
 from warren.wire.amqp10.performatives import Source
 from warren.wire.amqp10.transfers import store
-from warren.wire.amqp10.values import Array, Described, Symbol, Timestamp, ULong
-from warren.wire.amqp10.writer import write_value
-from warren.wire.buffer import BytesWriter
+from warren.wire.amqp10.values import Array, Described, Symbol, Timestamp
 
 OFFSET_FILTER: Final = "rabbitmq:stream-offset-spec"
 VALUES_FILTER: Final = "rabbitmq:stream-filter"
@@ -137,25 +135,17 @@ def _spec_of(value: object) -> OffsetSpec | None:
 
 def with_offsets(view: View) -> View:
     """The view's first messages in stored form 2, each with the annotation of its offset."""
-    chunk = view.chunk
-    data = chunk.data
-    assert data is not None
-    parts: list[bytes] = []
-    places = [0]
-    for number in range(view.count):
-        start, end = chunk.span(view.index + number)
-        message = data[start:end]
-        if chunk.format_tag != FORMAT_10:
-            exchange, routing_key = names_in(data, start)
-            message = store(converted(data, start, end, exchange, routing_key))
-        encoded = BytesWriter()
-        write_value(encoded, ULong(view.first - 1 + number))
-        message = annotated_form_10(message, {OFFSET_KEY: encoded.getvalue()})
-        if parts and places[-1] + len(message) > SHOWN_BYTES:
-            break
-        parts.append(message)
-        places.append(places[-1] + len(message))
-    offsets = b"".join([place.to_bytes(4, "little") for place in places])
-    names = chunk.names if chunk.format_tag == FORMAT_10 else b""
-    shown = Chunk(FORMAT_10, b"".join(parts), 0, offsets, chunk.info, names)
-    return View(shown, 0, view.first, len(parts))
+    shown = MARKS.mark(view.chunk, view.index, view.count, view.first - 1, SHOWN_BYTES)
+    return View(shown, 0, view.first, shown.count())
+
+
+def _annotate(message: bytes) -> bytes:
+    return annotated_form_10(message, {OFFSET_KEY: ZERO})
+
+
+def _convert(data: bytes, start: int, end: int) -> bytes:
+    exchange, routing_key = names_in(data, start)
+    return store(converted(data, start, end, exchange, routing_key))
+
+
+MARKS: Final = OffsetMarks(_annotate, _convert)

@@ -19,7 +19,10 @@ from warren.wire.amqp10.values import Described, Pairs
 T = TypeVar("T")
 Values = dict[str, object]
 
-OFFSET: Final = "x-stream-offset"  # has a column of its own
+# Annotations that have columns of their own.
+OFFSET: Final = "x-stream-offset"
+EXCHANGE: Final = "x-exchange"
+ROUTING_KEY: Final = "x-routing-key"
 TEXT: Final = pyarrow.string()
 TIME: Final = pyarrow.timestamp("us", "UTC")
 TEXTS: Final = pyarrow.map_(TEXT, TEXT)
@@ -58,7 +61,7 @@ def batch_of(stream: str, rows: StreamRows) -> pyarrow.RecordBatch:
     }
     found |= _spread(rows.header, _header, HEADER)
     found |= _spread(rows.properties, _properties, PROPERTIES)
-    found |= _spread(rows.annotations, _annotations, ANNOTATIONS)
+    found |= _spread(rows.annotations, _map, ANNOTATIONS)
     found |= _spread(rows.application_properties, _map, HEADERS)
     return pyarrow.RecordBatch.from_arrays([found[each] for each in COLUMNS.names], schema=COLUMNS)
 
@@ -87,12 +90,6 @@ def _composite(sample: bytes, read: Callable[[Reader], T]) -> T:
     reader = Reader(sample, 0, len(sample))
     reader.descriptor()
     return read(reader)
-
-
-def _annotations(sample: bytes) -> Values:
-    found = _map(sample)
-    found.pop(OFFSET, None)
-    return found
 
 
 def _map(sample: bytes) -> Values:
@@ -134,6 +131,11 @@ def _users(values: Sequence[Properties]) -> pyarrow.Array:
     return _texts([None if each is None else each.decode("utf-8", "replace") for each in given])
 
 
+def _others(annotations: Values) -> Values:
+    own = (OFFSET, EXCHANGE, ROUTING_KEY)
+    return {name: value for name, value in annotations.items() if name not in own}
+
+
 def _maps(rows: Sequence[Values]) -> pyarrow.Array:
     # Flat keys and values: a list of pairs per row costs pyarrow more than twice the time.
     ends = accumulate(map(len, rows), initial=0)
@@ -165,8 +167,8 @@ PROPERTIES: Final[Mapping[str, Column[Properties]]] = {
     "timestamp": _times,
 }
 ANNOTATIONS: Final[Mapping[str, Column[Values]]] = {
-    "exchange": _entry("x-exchange"),
-    "routing_key": _entry("x-routing-key"),
-    "annotations": _maps,
+    "exchange": _entry(EXCHANGE),
+    "routing_key": _entry(ROUTING_KEY),
+    "annotations": lambda values: _maps([_others(each) for each in values]),
 }
 HEADERS: Final[Mapping[str, Column[Values]]] = {"headers": _maps}
