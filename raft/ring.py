@@ -228,6 +228,15 @@ class Ring:
         return self._heard.next_synchronised()
 
     @property
+    def right_acked_index(self) -> int:
+        """The right neighbour has synced all entries up to here; -1: it is not known."""
+        leading = self._leading
+        if leading is not None:
+            for peer in leading.peers.values():
+                return int(peer.match_index)
+        return -1
+
+    @property
     def copied_slices(self) -> tuple[int, int]:
         """Of the right neighbour's synchronisation: slices that it has, and of how many; -1: not
         known so far, or none is under way."""

@@ -35,6 +35,7 @@ from node.cluster.queues.group_exits import GroupExits
 from node.cluster.queues.healing import Healing
 from node.cluster.queues.leader_table import Leaders
 from node.cluster.queues.log_groups import RaftGroups
+from node.cluster.queues.mirror_losses import MirrorLosses
 from node.cluster.queues.mirror_proposals import TICK_MS as MIRRORS_TICK_MS
 from node.cluster.queues.mirror_proposals import MirrorProposals
 from node.cluster.queues.places import ClusterPlaces
@@ -333,6 +334,7 @@ class ClusterParts:
     def _propose_mirrors(self) -> None:
         """Mirrored queues get the views that policies and lost nodes ask for."""
         quorum, operating = self._quorum, self._operating
+        losses = MirrorLosses(operating.status, quorum.mirrors, self._broker.events)
         self._mirrors = MirrorProposals(
             operating.membership,
             quorum.mirrors,
@@ -340,7 +342,9 @@ class ClusterParts:
             lambda: self.definitions.is_leader,
             quorum.is_damaged,
             self._broker.config.compat != "3.x",
+            losses,
         )
+        quorum.mirrors.on_lost = losses.promoted
         quorum.mirrors.on_changed = self._mirrors.look_at
         operating.placing.first_mirrors = self._mirrors.first_view
         operating.mirrors = self._mirrors

@@ -24,6 +24,7 @@ from node.management.rows.view import (
     HistogramView,
     ListenerView,
     LogView,
+    MirroringView,
     NodeView,
     PagingView,
     PeerView,
@@ -32,6 +33,7 @@ from node.management.rows.view import (
     QueueView,
     RecoveryView,
     SessionView,
+    SlowMirrorsView,
     TotalsView,
     UserView,
     VhostView,
@@ -123,6 +125,7 @@ class LiveView:
                 sorted((host.vhost, host.name) for host in broker.damages.hosts.values())
             ),
             wal_pending_bytes=broker.bodies.pending_bytes,
+            mirroring=mirroring_view(broker),
             paging=paging_view(broker),
             log=log_view(broker.bodies),
             loop_turn_ms=HistogramView(
@@ -544,6 +547,27 @@ def recovery_view(damages: Damages) -> RecoveryView:
             )
             for bad in report.corrupt
         ),
+    )
+
+
+def mirroring_view(broker: "Broker") -> MirroringView:
+    """Slow mirrors beside this node, and what promotions of mirrors here have lost."""
+    mirrors, name_of = broker.operating.mirrors, broker.operating.cluster_snapshot.name_of
+    if mirrors is None:
+        return MirroringView()
+    return MirroringView(
+        slow=tuple(
+            SlowMirrorsView(
+                node=name_of(member),
+                queue_count=len(slow.lags),
+                queue=slow.queue,
+                lag_ms=slow.lag_ms,
+            )
+            for member, slow in sorted(mirrors.lags.slow.items())
+        ),
+        unsynchronised=len(mirrors.losses.known),
+        unsynchronised_promotions=mirrors.losses.promotions,
+        lost_messages=mirrors.losses.messages,
     )
 
 

@@ -494,6 +494,9 @@ class QuorumMember:
             commands = decoded.commands
             now_ms = decoded.now_ms
             message_first = decoded.message_first
+        if self.mirror.joined > 0 and core.machine.next_seq == 1:
+            # A mirror that was promoted without what came before the entries that it has.
+            core.machine.next_seq = message_first
         message_end = message_first
         for command in commands:
             enqueue = enqueue_of(command)

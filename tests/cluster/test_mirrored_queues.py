@@ -2,7 +2,9 @@
 
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
+from urllib.request import urlopen
 
 import pika
 import pytest
@@ -321,3 +323,31 @@ def test_a_leader_that_stops_without_synchronised_mirrors_keeps_its_messages(
     cluster.node(1).start()
     expected = [*bodies, *later]
     assert consume(channel_to(cluster, 3), "unsynchronised", len(expected)) == expected
+
+
+def metric(cluster: ClusterOfNodes, number: int, name: str) -> float:
+    with urlopen(f"{cluster.node(number).management_url}/metrics") as answer:
+        lines = answer.read().decode().splitlines()
+    return sum(float(line.split()[-1]) for line in lines if line.startswith(name))
+
+
+def test_a_promotion_without_synchronisation_reports_how_many_messages_are_lost(
+    cluster: ClusterOfNodes,
+) -> None:
+    bodies = filled(cluster, "lossy")
+    put_policy(cluster, "lossy", "^lossy$", {"ha-mode": "all", "ha-sync-mode": "manual"})
+    eventually(lambda: len(row(cluster, "lossy").get("slave_nodes", ())) == 2)
+    publish(channel_to(cluster, 3), "lossy", [b"with mirrors"])
+    for number in (2, 3):
+        mirrors = partial(metric, cluster, number, "warren_unsynchronised_mirrors")
+        eventually(mirrors, seconds=WAIT_S)
+    cluster.node(1).kill9()
+    try:
+        eventually(lambda: row(cluster, "lossy")["node"] in ("n2", "n3"), seconds=WAIT_S)
+        leader = int(row(cluster, "lossy")["node"][1])
+        assert consume(channel_to(cluster, leader), "lossy", 1) == [b"with mirrors"]
+        assert metric(cluster, leader, "warren_mirror_lost_messages_total") == len(bodies)
+        line = f"about {len(bodies)} messages are lost (ha-promote-on-failure"
+        assert line in cluster.node(leader).log()
+    finally:
+        cluster.node(1).start()

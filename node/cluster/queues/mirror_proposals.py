@@ -29,6 +29,8 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from node.cluster.membership.member_changes import Membership, Refused
+from node.cluster.queues.mirror_lags import MirrorLags
+from node.cluster.queues.mirror_losses import MirrorLosses
 from node.cluster.queues.mirrors import mirror_view, ring_view
 from node.events.logs import ids_of
 from queues.definitions.broker_objects import MirrorView, Queue
@@ -52,6 +54,7 @@ LOST_MS: Final = 500
 CLOSED_MS: Final = 100
 TICK_MS: Final = 20  # between two calls of `tick`
 QUEUES_A_TICK: Final = 20
+ROUND_MS: Final = 100  # between two looks at the same queue, at least
 
 
 class Reporting(Protocol):
@@ -68,6 +71,12 @@ class Reporting(Protocol):
 
     @property
     def needs_term(self) -> bool: ...
+
+    @property
+    def right_acked_index(self) -> int: ...
+
+    @property
+    def last_index(self) -> int: ...
 
 
 class Rings(Protocol):
@@ -101,6 +110,7 @@ class MirrorProposals:
         leads_definitions: Callable[[], bool],
         is_damaged: Callable[[int], bool],
         synchronises: bool,
+        losses: MirrorLosses,
     ) -> None:
         """`synchronises`: whether mirrors are synchronised automatically where no policy says."""
         self._membership = membership
@@ -110,6 +120,10 @@ class MirrorProposals:
         self._leads_definitions = leads_definitions
         self._is_damaged = is_damaged
         self._synchronises = synchronises
+        self.losses = losses
+        self.lags = MirrorLags()
+        self._now_ms = 0
+        self._round_ms = -ROUND_MS
         self._away: dict[int, int] = {}  # nodes that are not trusted, since when
         self._closed: dict[int, int] = {}  # of those, nodes whose connection has ended, since when
         self._were_running: set[int] = set()  # nodes that were trusted at some time
@@ -122,6 +136,7 @@ class MirrorProposals:
         asking.serve(SYNCHRONISE, self._asked)
 
     def stop(self) -> None:
+        self.losses.stop()
         for task in self._tasks:
             task.cancel()
 
@@ -192,6 +207,8 @@ class MirrorProposals:
 
     def tick(self, now_ms: int) -> None:
         """By a clock that does not jump."""
+        self._now_ms = now_ms
+        self.losses.tick(now_ms)
         lost = self._look_at_nodes(now_ms)
         leads = self._leads_definitions()
         if lost != self._lost or (leads and not self._led_definitions):
@@ -199,13 +216,21 @@ class MirrorProposals:
         self._lost = lost
         self._led_definitions = leads
         urgent, self._urgent = self._urgent, {}
-        if not self._waiting:
-            self._waiting = [int(each.uid) for each in self._snapshot.queues()]
+        if not self._waiting and now_ms - self._round_ms >= ROUND_MS:
+            self._round_ms = now_ms
+            self._begin_round()
         some, self._waiting = self._waiting[:QUEUES_A_TICK], self._waiting[QUEUES_A_TICK:]
         for uid in dict.fromkeys((*urgent, *some)):
             queue = self._snapshot.metadata.queue(uid)
             if queue is not None:
                 self._look(queue)
+
+    def _begin_round(self) -> None:
+        self._waiting = [int(each.uid) for each in self._snapshot.queues()]
+        known = set(self._waiting)
+        for uid in (*self.lags.uids(), *self.losses.known):
+            if uid not in known:
+                self._forget(uid)
 
     def _look_at_nodes(self, now_ms: int) -> frozenset[int]:
         away = []
@@ -230,6 +255,11 @@ class MirrorProposals:
 
     # One queue
 
+    def _forget(self, uid: int) -> None:
+        """The queue was deleted, or this node has no mirror of it."""
+        self.losses.forget(uid)
+        self.lags.forget(uid)
+
     def _look(self, queue: Queue) -> None:
         if queue.uid in self._open:
             return
@@ -253,7 +283,9 @@ class MirrorProposals:
         here = self._snapshot.here
         if here in view.members:
             self._mirrors.synchronise(queue, view, self._synchronises_by_policy(queue))
+            self._watch(queue, view)
         if here not in view.members:
+            self._forget(int(queue.uid))
             return self._next_without(queue, view)
         if self._is_damaged(queue.uid):
             return self._following(queue, view, frozenset((here,)), None)
@@ -263,6 +295,21 @@ class MirrorProposals:
         if right in self._gone(view) and not self._leads_definitions():
             return self._kept(queue, view.without(right, view.epoch + 1))
         return self._next_without(queue, view)
+
+    def _watch(self, queue: Queue, view: RingView) -> None:
+        """For reports: what the member here lacks, and how fast its right neighbour is."""
+        here, uid = self._snapshot.here, int(queue.uid)
+        if here not in view.synchronised:
+            self.losses.want(uid)
+        elif here not in view.partial:  # Else it was promoted, and has yet to report its loss.
+            self.losses.forget(uid)
+        right = view.right_of(here)
+        ring = self._mirrors.ring(uid)
+        if ring is None or right == 0 or ring.right_acked_index < 0:
+            self.lags.forget(uid)
+            return
+        name = self._snapshot.name_of(right)
+        self.lags.look(queue, right, name, ring.right_acked_index, ring.last_index, self._now_ms)
 
     def _synchronises_by_policy(self, queue: Queue) -> bool:
         policy = self.policy_of(queue)

@@ -16,6 +16,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
+from node.cluster.queues.mirror_losses import Length
 from node.events.logs import ids_of
 from queues.definitions.broker_objects import MirrorView, Queue
 from queues.hosts.founding import Founding
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from node.cluster.cluster_node import Cluster
     from node.cluster.queues.group_member import GroupMember
     from node.definitions.queue_hosts import QueueHosts
-    from node.events.events import Events
     from node.recovery.damage import Damages
     from node.turn import Turn
     from queues.definitions.metadata import Metadata
@@ -67,7 +67,6 @@ class Site(Steps, Protocol):
     hosts: "QueueHosts"
     turn: "Turn"
     damages: "Damages"
-    events: "Events"
     incarnation: int
 
     def now_ms(self) -> int: ...
@@ -112,6 +111,7 @@ class Mirrors:
         self._queues = queues
         self._founding: set[int] = set()  # uids of classic queues that are handed over
         self.on_changed: Callable[[int], None] | None = None  # a view or a policy is another one
+        self.on_lost: Callable[[int], None] | None = None  # a mirror leads without being whole
         # What an operator has said, by uid: whether mirrors are to be synchronised. It holds until
         # all are.
         self._ordered: dict[int, bool] = {}
@@ -267,18 +267,26 @@ class Mirrors:
 
     def _lost(self, uid: int) -> None:
         """The mirror here was promoted without being synchronised."""
-        queue = self._broker.metadata.queue(uid)
-        if queue is None:
-            return
-        log.error(
-            "queue '%s' in vhost '%s': the mirror on this node leads without being synchronised; "
-            "messages that only the other mirrors had are lost",
-            *(queue.name, queue.vhost),
-            extra=ids_of(queue=queue.name, vhost=queue.vhost),
-        )
-        self._broker.events.tell(
-            "queue.mirror.promoted.unsynchronised", name=queue.name, vhost=queue.vhost
-        )
+        if self.on_lost is not None:
+            self.on_lost(uid)
+
+    # `mirror_losses.Lengths`
+
+    def queue_of(self, uid: int) -> Queue | None:
+        return self._broker.metadata.queue(uid)
+
+    def length(self, uid: int) -> Length | None:
+        member = self._queues.quorum(uid)
+        if member is None or not member.is_leading:
+            return None
+        count = member.ready_count + member.checked_out_count
+        return Length(int(count), int(member.core.machine.next_seq))
+
+    def count_below(self, uid: int, seq: int) -> int:
+        core = self._broker.hosts.awake.get(uid)
+        if core is None:
+            return 0
+        return sum(count for _, count in core.machine.queue_within(1, seq - 1))
 
     # A classic queue gets mirrors
 

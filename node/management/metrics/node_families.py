@@ -25,6 +25,7 @@ from node.management.rows.view import (
     CountersView,
     HistogramView,
     LogView,
+    MirroringView,
     NodeView,
     PagingView,
     TotalsView,
@@ -69,6 +70,7 @@ def node_families(view: BrokerView, logins: LoginChecks) -> Iterator[Family]:
     yield from coarse_families(node)
     yield from limit_families(node)
     yield from own_families(node)
+    yield from mirroring_families(node.mirroring)
     yield from paging_families(node.paging)
     yield from own_log_families(node)
     yield from total_families(view.totals())
@@ -135,6 +137,27 @@ def own_families(node: NodeView) -> Iterator[Family]:
     yield gauge("warren_wal_pending_bytes", "Waiting for a sync of the log", node.wal_pending_bytes)
     yield gauge(
         "warren_crashed_queues", "Queues that the log does not hold whole", len(node.crashed_queues)
+    )
+
+
+def mirroring_families(mirroring: MirroringView) -> Iterator[Family]:
+    lags = {each.node: each.lag_ms / 1000 for each in mirroring.slow}
+    words = "Time that slow mirrors on a node take to sync messages; publishers wait for them"
+    yield by_label("warren_slow_mirrors_seconds", GAUGE, words, "node", lags)
+    yield gauge(
+        "warren_unsynchronised_mirrors",
+        "Mirrors of this node that lack messages of their leaders",
+        mirroring.unsynchronised,
+    )
+    yield counter(
+        "warren_mirror_promotions_unsynchronised",
+        "Mirrors of this node that were promoted without being synchronised",
+        mirroring.unsynchronised_promotions,
+    )
+    yield counter(
+        "warren_mirror_lost_messages",
+        "Messages that these promotions have lost, as far as known",
+        mirroring.lost_messages,
     )
 
 

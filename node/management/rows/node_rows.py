@@ -1,8 +1,9 @@
 """Rows of nodes, and what of them other resources show: listeners and alarms."""
 
+from collections.abc import Iterator
 from typing import Final
 
-from node.management.rows.view import NodeView, RecoveryView
+from node.management.rows.view import MirroringView, NodeView, RecoveryView
 
 # RabbitMQ's plugins whose work a node does by itself; tools look whether they are there.
 PLUGINS: Final = (
@@ -37,7 +38,11 @@ def node_row(node: NodeView) -> dict[str, object]:
         "disk_free_alarm": node.disk_alarm,
         "clock_alarm": node.clock_alarm,
         "paused": bool(node.paused_because),
-        "alarm_details": [*node.alarm_details, *paused_details(node.paused_because)],
+        "alarm_details": [
+            *node.alarm_details,
+            *paused_details(node.paused_because),
+            *slow_mirror_details(node.mirroring),
+        ],
         "fd_used": node.files_used,
         "fd_total": node.files_max,
         "sockets_used": node.sockets_used,
@@ -49,6 +54,17 @@ def node_row(node: NodeView) -> dict[str, object]:
 def paused_details(reason: str) -> tuple[str, ...]:
     """What an operator reads of a node that pauses."""
     return (f"paused: classic and mirrored queues are not served; {reason}",) if reason else ()
+
+
+def slow_mirror_details(mirroring: MirroringView) -> Iterator[str]:
+    """What an operator reads about mirrors that publishers wait for."""
+    for each in mirroring.slow:
+        yield (
+            f"slow mirrors: node {each.node} takes {each.lag_ms} ms to sync messages of "
+            f"{each.queue}"
+            + (f" and of {each.queue_count - 1} more queues" if each.queue_count > 1 else "")
+            + "; publishers wait for it"
+        )
 
 
 def recovery_row(recovery: RecoveryView) -> dict[str, object]:

@@ -85,6 +85,26 @@ class LogView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SlowMirrorsView:
+    """Mirrors on another node that this node waits for, as their left neighbour."""
+
+    node: str
+    queue_count: int
+    queue: str  # one of them: its name and vhost, quoted
+    lag_ms: int  # the longest time that an acknowledgement takes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MirroringView:
+    """Mirrored queues of this node; counts are since the start."""
+
+    slow: tuple[SlowMirrorsView, ...] = ()
+    unsynchronised: int = 0  # mirrors here that lack messages, about a second ago
+    unsynchronised_promotions: int = 0
+    lost_messages: int = 0  # by these promotions, as far as known
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeView:
     """This node."""
 
@@ -116,6 +136,7 @@ class NodeView:
     recovery: RecoveryView = RecoveryView()
     crashed_queues: tuple[tuple[str, str], ...] = ()  # (vhost, name), now
     wal_pending_bytes: int = 0  # handed to the log and not yet synced
+    mirroring: MirroringView = MirroringView()
     paging: PagingView = PagingView()
     log: LogView = LogView()
     loop_turn_ms: HistogramView = HistogramView()

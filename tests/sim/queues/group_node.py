@@ -154,6 +154,7 @@ class GroupNode:
         self.member: QuorumMember | None = None
         self.hosts: dict[int, QueueCore] = {}
         self.is_joined = False
+        self.promotions: list[int] = []  # uids of mirrors that were promoted unsynchronised
         self.recover()
 
     def is_alive(self) -> bool:
@@ -290,6 +291,7 @@ class GroupNode:
     def _join_ring(self, joined: int, restored: Restored, is_whole: bool) -> None:
         member = self.member
         assert member is not None
+        member.mirror.on_lost = self.promotions.append
         group = self.raft.add_mirror(UID, INCARNATION, joined, restored, member, is_whole)
         self.is_joined = True
         member.join(group)

@@ -85,6 +85,7 @@ class GroupWorld:
         self.is_steady = False  # the members stay who they are
         self.stopped_count = 0  # nodes that could write no more
         self.reborn = (0, 0)  # the group has restarted: in which term, with whom
+        self.loss_count = 0  # messages that a mirror lacks which was promoted all the same
         self.ignorant: set[int] = set()  # nodes that have not heard of it
         self.settings = Settings(
             election_ticks=10,
@@ -501,8 +502,8 @@ class GroupWorld:
         last.attach()
         self.run_until("an empty queue", lambda: self.takes_all(last))
         self.run_until("the end of the last dead-lettering", self.all_buried)
-        for letter in self.books.letters.values():
-            assert self.is_safe(letter), f"{letter.payload[:20]!r} is lost"
+        lost = [each.payload[:20] for each in self.books.letters.values() if not self.is_safe(each)]
+        assert len(lost) <= self.loss_count, f"lost: {lost}"
         self.run_until("rest", self.is_at_rest)
         self.check_leaks()
 

@@ -12,7 +12,7 @@ from typing import Final
 from queues.definitions.mirror_policy import Wanted
 from queues.definitions.mirror_views import LeaderReport, next_view
 from raft.ring_view import RingView
-from tests.sim.queues.group_node import GroupNode
+from tests.sim.queues.group_node import UID, GroupNode
 
 LOOK: Final = 0.2  # how often, each time that time passes
 WRONG: Final = 0.01  # how often a node that is up is thought to be down
@@ -26,6 +26,8 @@ class MirrorViews:
         ones = [1] * len(members)
         self._random = random
         self.views = [RingView(1, 1, tuple(members), ones, tuple(members))]
+        self.promotes_always = False  # `ha-promote-on-failure`
+        self.synchronises = True
         self._heard: dict[GroupNode, int] = {}  # the epoch that each has heard of
 
     @property
@@ -39,6 +41,10 @@ class MirrorViews:
     def tell(self, nodes: Sequence[GroupNode]) -> None:
         for node in nodes:
             ring = node.ring()
+            group = node.raft.group(UID)
+            if group is not None and ring is not None and ring.copies != self.synchronises:
+                node.turn.begin()
+                group.synchronise(self.synchronises)
             is_new = self._heard.get(node, 0) < self.view.epoch
             is_late = ring is not None and ring.view is None  # It has just joined.
             if (is_new or is_late) and self._random.random() < HEARS:
@@ -58,7 +64,7 @@ class MirrorViews:
         leader = view.leader if view.leader in wanted or not mirrors else mirrors[0]
         mirrors = [each for each in wanted if each != leader and nodes.get(each) is not None]
         report = self._report(nodes.get(view.leader), view)
-        found = next_view(view, gone, Wanted(leader, tuple(mirrors)), False, report)
+        found = next_view(view, gone, Wanted(leader, tuple(mirrors)), self.promotes_always, report)
         if found is not None:
             self.views.append(found)
 

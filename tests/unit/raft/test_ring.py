@@ -146,6 +146,20 @@ def test_an_entry_waits_for_the_disk_of_every_member() -> None:
         assert rings.cores[1].commit_index == before + 1
 
 
+def test_the_left_neighbour_sees_which_mirror_is_slow() -> None:
+    for slow in (2, 3):
+        rings = Rings([1, 2, 3])
+        rings.held = {slow}
+        rings.publish(b"x")
+        rings.tick(10)
+        behind = [m for m in (1, 2) if rings.cores[m].right_acked_index < rings.cores[m].last_index]
+        assert behind == [slow - 1]
+        rings.held = set()
+        rings.tick(3)
+        assert rings.cores[slow - 1].right_acked_index == rings.cores[slow - 1].last_index
+        assert rings.cores[3].right_acked_index == -1
+
+
 def test_a_mirror_that_leaves_is_not_waited_for() -> None:
     rings = Rings([1, 2, 3])
     rings.cut = {(1, 2), (2, 1), (2, 3), (3, 2)}

@@ -6,10 +6,13 @@ from dataclasses import dataclass, field
 import msgspec
 import pytest
 
-from node.cluster.queues.mirror_proposals import CLOSED_MS, LOST_MS, MirrorProposals
+from node.cluster.queues.mirror_lags import QUIET_MS, SLOW_MS
+from node.cluster.queues.mirror_losses import ASK_MS, EVENT, Length, MirrorLosses
+from node.cluster.queues.mirror_proposals import CLOSED_MS, LOST_MS, ROUND_MS, MirrorProposals
 from node.cluster.queues.mirrors import ring_view
+from node.events.events import Events
 from queues.definitions.broker_objects import MirrorView, Queue, Uid
-from queues.definitions.metadata_commands import PutPolicy, SetMirrorView
+from queues.definitions.metadata_commands import DeleteQueue, PutPolicy, SetMirrorView
 from queues.definitions.metadata_outcomes import Refused
 from raft.ring_view import RingView
 from tests.unit.node.cluster.operating_world import OperatingWorld
@@ -26,6 +29,8 @@ class Report:
     next_synchronised: int = 0
     next_partial: int = 0
     needs_term: bool = False
+    right_acked_index: int = -1
+    last_index: int = 0
 
 
 @dataclass
@@ -35,18 +40,38 @@ class FakeRings:
     world: OperatingWorld
     synchronised: int = 0  # what a leader here reports
     needs_term: bool = False
+    acked_and_last: tuple[int, int] = (-1, 0)  # of the right neighbours
     asked: list[tuple[int, bool]] = field(default_factory=list)
 
     def ring(self, uid: int) -> Report | None:
         queue = self.world.machine.queue(uid)
         assert queue is not None and queue.mirrors is not None
-        return Report(ring_view(queue.mirrors), self.synchronised, 0, self.needs_term)
+        view = ring_view(queue.mirrors)
+        return Report(view, self.synchronised, 0, self.needs_term, *self.acked_and_last)
 
     def synchronise(self, queue: Queue, view: RingView, by_policy: bool) -> None:
         self.asked.append((int(queue.uid), by_policy))
 
     def order(self, uid: int, is_wanted: bool) -> None:
         raise AssertionError("no operator orders anything")
+
+
+@dataclass
+class FakeLengths:
+    """Keeps `Lengths`: of queues that are led on this node, or that a mirror has a part of."""
+
+    world: OperatingWorld
+    led: dict[int, Length] = field(default_factory=dict)
+    below: dict[tuple[int, int], int] = field(default_factory=dict)
+
+    def length(self, uid: int) -> Length | None:
+        return self.led.get(uid)
+
+    def count_below(self, uid: int, seq: int) -> int:
+        return self.below[uid, seq]
+
+    def queue_of(self, uid: int) -> Queue | None:
+        return self.world.machine.queue(uid)
 
 
 class World:
@@ -57,6 +82,12 @@ class World:
     ) -> None:
         self.world = OperatingWorld(3)
         self.rings = {number: FakeRings(self.world) for number in (1, 2, 3)}
+        self.lengths = {number: FakeLengths(self.world) for number in (1, 2, 3)}
+        self.events = Events("n", lambda: 0)
+        self.losses = {
+            number: MirrorLosses(self.world.nodes[number].status, self.lengths[number], self.events)
+            for number in (1, 2, 3)
+        }
         self.damaged: set[int] = set()  # nodes whose member is damaged
         self.proposals = {number: self._of(number) for number in (1, 2, 3)}
         if policy:
@@ -89,6 +120,7 @@ class World:
             lambda: number == self._leader_of_definitions(),
             lambda uid: number in self.damaged,
             True,
+            self.losses[number],
         )
 
     def _set(self, uid: Uid, view: MirrorView) -> None:
@@ -127,7 +159,7 @@ class World:
                 self.now_ms += step_ms
 
         self.world.run(look())
-        return self.view
+        return None if self.world.machine.queue(self.uid) is None else self.view
 
     def hand_over(self, number: int) -> list[int]:
         """The node is to stop: how many queues each call has named."""
@@ -269,3 +301,75 @@ def test_that_the_leader_has_stopped_holds_until_it_is_back() -> None:
     world.rings[1].synchronised, world.rings[1].needs_term = 0, True
     back = world.tick()
     assert back is not None and not back.leader_stopped and back.members[0] == 1
+
+
+def lost_by_promotion(world: World, below: int) -> dict[str, object]:
+    """n2 has asked for the length, and is promoted with so many messages of that time."""
+    world.lengths[1].led[world.uid] = Length(100, 501)
+    losses = world.losses[2]
+
+    async def ask() -> None:
+        world.proposals[2].tick(0)
+        world.proposals[2].tick(ASK_MS)
+        while not losses.known:
+            await asyncio.sleep(0)
+
+    world.world.run(ask())
+    world.lengths[2].below[world.uid, 501] = below
+    losses.promoted(world.uid)
+    (event,) = [each for each in world.events.since(0)[0] if each.name == EVENT]
+    return dict(event.properties)
+
+
+def test_a_promotion_without_synchronisation_counts_what_it_has_lost(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    world = World(UNSYNCHRONISED, {"ha-mode": "all", "ha-sync-mode": "manual"})
+    assert lost_by_promotion(world, 30) == {"name": "q", "vhost": "/", "messages_lost": 70}
+    assert (world.losses[2].promotions, world.losses[2].messages) == (1, 70)
+    [line] = [each.getMessage() for each in caplog.records if "without being" in each.msg]
+    assert "queue 'q' in vhost '/'" in line and "about 70 messages are lost" in line
+
+
+def test_a_promotion_before_the_length_is_known_says_that_messages_are_lost(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    world = World(UNSYNCHRONISED, {"ha-mode": "all"})
+    world.losses[2].promoted(world.uid)
+    (event,) = [each for each in world.events.since(0)[0] if each.name == EVENT]
+    assert "messages_lost" not in event.properties
+    [line] = [each.getMessage() for each in caplog.records if "without being" in each.msg]
+    assert "the messages that only the other mirrors had are lost" in line
+
+
+def test_a_mirror_that_does_not_acknowledge_is_slow_until_it_does(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO")
+    world = World(SYNCHRONISED, {"ha-mode": "all"})
+    world.rings[1].acked_and_last = (7, 9)
+    world.tick(1, SLOW_MS - ROUND_MS)
+    world.tick(1, ROUND_MS)
+    assert not world.proposals[1].lags.slow
+    world.tick(1, SLOW_MS)
+    slow = world.proposals[1].lags.slow[2]
+    assert (slow.queue, slow.lag_ms) == ("'q' in vhost '/'", SLOW_MS)
+    [line] = [each.getMessage() for each in caplog.records if "has not synced" in each.msg]
+    assert "the mirror on node n2 has not synced messages for 500 ms" in line
+    world.rings[1].acked_and_last = (9, 9)
+    world.tick(1, QUIET_MS - 1)
+    world.tick(1, ROUND_MS)
+    assert world.proposals[1].lags.slow
+    world.tick()
+    assert not world.proposals[1].lags.slow
+    assert caplog.messages[-1] == "node n2: its mirrors of queues keep up again"
+
+
+def test_a_deleted_queue_has_no_slow_mirrors() -> None:
+    world = World(SYNCHRONISED, {"ha-mode": "all"})
+    world.rings[1].acked_and_last = (7, 9)
+    world.tick(3, SLOW_MS)
+    assert world.proposals[1].lags.slow
+    world.world.do(DeleteQueue("/", "q"))
+    world.tick()
+    assert not world.proposals[1].lags.slow
