@@ -317,3 +317,34 @@ def test_a_stream_is_copied_into_a_queue(
     )
     query.awaitTermination(100)
     assert {each.message_id for each in taken(url, "copy", 200)} == {f"m{n}" for n in range(200)}
+
+
+def test_a_micro_batch_that_is_repeated_leaves_each_row_once(
+    spark: Any, url: str, tmp_path: Path, warren_broker: Broker
+) -> None:
+    async def work(connection: Any, management: Any) -> None:
+        arguments = {"x-queue-type": "quorum", "x-id-cache-size": 1000}
+        await management.declare_queue("copy", arguments=arguments)
+
+    declare(url, "log", "stream")
+    publish(url, "log", 0, 200)
+    run_with(url, work)
+    rows = spark.readStream.format("warren").options(url=url, stream="log", numPartitions=2).load()
+    for _ in range(2):
+        query = (
+            rows.select("body", "message_id")
+            .writeStream.format("warren")
+            .options(url=url, queue="copy", publisherId="copies")
+            .option("checkpointLocation", str(tmp_path))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination(100)
+        assert query.exception() is None
+        for commit in (tmp_path / "commits").iterdir():
+            commit.unlink()  # As if the driver was killed when all was published.
+
+    async def count(connection: Any, management: Any) -> object:
+        return (await management.queue("copy"))["message_count"]
+
+    assert run_with(url, count) == 200

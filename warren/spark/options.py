@@ -15,7 +15,8 @@ READ: Final = (
     *COMMON,
     *("stream", "startingOffset", "numPartitions", "maxMessagesPerTrigger", "failOnDataLoss"),
 )
-WRITE: Final = (*COMMON, "queue", "exchange", "routingKey")
+WRITE: Final = (*COMMON, "queue", "exchange", "routingKey", "publisherId", "rejectedQueue")
+PUBLISHER_ID_MAX: Final = 128  # characters
 SPARKS_OWN: Final = frozenset({"checkpointlocation"})  # Spark hands them on to the source
 FLAGS: Final = {"true": True, "false": False}
 
@@ -46,6 +47,8 @@ class WriteOptions:
     queue: str | None
     exchange: str | None
     routing_key: str  # of rows without a column `routing_key`
+    publisher_id: str  # under which the queue knows rows that Spark repeats; "": it does not
+    rejected_queue: str | None  # takes rows that the broker refuses; None: they fail the query
 
 
 def read_options(given: Mapping[str, str]) -> ReadOptions:
@@ -82,7 +85,13 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
     key = options.get("routingkey", "")
     if queue is not None and key:
         raise OptionError("option 'routingKey' needs the option 'exchange'")
-    return WriteOptions(url, timeout_s, queue, exchange, key)
+    publisher_id = options.get("publisherid", "")
+    if len(publisher_id) > PUBLISHER_ID_MAX:
+        raise OptionError(f"option 'publisherId' has more than {PUBLISHER_ID_MAX} characters")
+    rejected = options.get("rejectedqueue")
+    if rejected is not None and rejected in ("", queue):
+        raise OptionError("option 'rejectedQueue' needs the name of another queue")
+    return WriteOptions(url, timeout_s, queue, exchange, key, publisher_id, rejected)
 
 
 def _known(given: Mapping[str, str], names: tuple[str, ...]) -> dict[str, str]:

@@ -3,17 +3,30 @@
 Columns: `body` (binary or string) must be there; `routing_key`, `message_id`, `correlation_id`,
 `content_type` (strings) and `headers` (a map) may be. Other columns are refused before anything
 is sent.
+
+With `publisherId` each message has an id (`_AMQ_DUPL_ID`) by which a queue with `id-cache-size`
+drops what Spark repeats. The id has the content of the row in it: a row that differs is never taken
+for a repeated one, and the order of the rows of a task does not matter.
 """
 
 import asyncio
+import logging
+from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
 from itertools import islice
 from typing import Any, Final
 from urllib.parse import quote
 
-from warren.client import ClientError, Message, Publisher, connect
+from warren.client import ClientError, Connection, Message, Publisher, connect
 from warren.spark.options import OptionError, WriteOptions
 
+log = logging.getLogger("warren.spark")
+
+DUPLICATE_ID: Final = "_AMQ_DUPL_ID"
+REASON: Final = "x-rejected-reason"
+REASON_MAX: Final = 200  # characters
 BATCH: Final = 1000  # rows whose confirms are awaited together
 TEXTS: Final = ("message_id", "correlation_id", "content_type")
 TYPES: Final[Mapping[str, tuple[str, ...]]] = {
@@ -44,38 +57,123 @@ def check_columns(columns: Mapping[str, str], options: WriteOptions) -> None:
         raise OptionError("column 'routing_key' needs the option 'exchange'")
 
 
-def publish(options: WriteOptions, rows: Iterable[Any]) -> int:
-    """Publish all rows; how many. WriteError: one of them was not accepted."""
+@dataclass(frozen=True)
+class Counts:
+    """What became of the rows of a task."""
+
+    accepted: int
+    rejected: int  # and published to `rejectedQueue`
+
+
+class RowIds:
+    """Ids for the rows of one task; the same when Spark repeats the task.
+
+    Equal rows of a task differ by their number. Keeps 16 bytes and a number for each row.
+    """
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
+        self._seen: Counter[bytes] = Counter()
+
+    def id_of(self, message: Message) -> str:
+        said = (
+            *(message.body, message.to, message.message_id, message.correlation_id),
+            *(message.content_type, sorted(message.application_properties.items())),
+        )
+        digest = blake2b(repr(said).encode("utf-8", "replace"), digest_size=16).digest()
+        self._seen[digest] += 1
+        return f"{self._prefix}/{digest.hex()}/{self._seen[digest]}"
+
+
+def check_target(options: WriteOptions) -> None:
+    """Whether the queue can drop repeated rows. OptionError: it cannot; WriteError: no answer."""
+    if not options.publisher_id or options.queue is None:
+        return
     try:
-        return asyncio.run(_publish(options, rows))
+        found = asyncio.run(_described(options, options.queue))
+    except (ClientError, OSError, TimeoutError) as error:
+        raise WriteError(f"{_target(options)}: {error or 'no answer in time'}") from error
+    if found["type"] == "stream":
+        raise OptionError(f"option 'publisherId': {_target(options)} is a stream and keeps no ids")
+    arguments = found["arguments"]
+    if not isinstance(arguments, dict) or "x-id-cache-size" not in arguments:
+        log.warning(
+            "%s has no argument x-id-cache-size: unless a policy sets id-cache-size, rows that "
+            "Spark repeats are there twice",
+            _target(options),
+        )
+
+
+async def _described(options: WriteOptions, queue: str) -> dict[str, object]:
+    async with await connect(options.url, timeout_s=options.timeout_s, follow=None) as connection:
+        return await (await connection.management()).queue(queue)
+
+
+def publish(options: WriteOptions, rows: Iterable[Any], job: str) -> Counts:
+    """Publish all rows. WriteError: one of them was not accepted.
+
+    `job`: the same when Spark repeats this task, and no other task of this publisher has it.
+    """
+    try:
+        return asyncio.run(_Task(options, job).publish(rows))
     except (ClientError, OSError, TimeoutError) as error:
         raise WriteError(f"{_target(options)}: {error or 'no confirm in time'}") from error
 
 
-async def _publish(options: WriteOptions, rows: Iterable[Any]) -> int:
-    count = 0
-    left = iter(rows)
-    async with await connect(options.url, timeout_s=options.timeout_s) as connection:
-        # Without a routing key of their own all rows go to one address.
-        publisher = await connection.publisher(
-            None if options.exchange is not None else f"/queues/{quote(options.queue or '', '')}"
-        )
-        while batch := [message_of(options, row.asDict()) for row in islice(left, BATCH)]:
-            await _send(options, publisher, batch, count)
-            count += len(batch)
-    return count
+class _Task:
+    """The rows of one task on their way."""
 
+    def __init__(self, options: WriteOptions, job: str) -> None:
+        self._options = options
+        self._ids = RowIds(f"{options.publisher_id}/{job}") if options.publisher_id else None
+        self._rejected: list[Message] = []
+        self._accepted_count = self._rejected_count = 0
 
-async def _send(
-    options: WriteOptions, publisher: Publisher, batch: list[Message], count: int
-) -> None:
-    outcomes = await publisher.publish_many(batch, timeout_s=options.timeout_s)
-    for place, outcome in enumerate(outcomes):
-        if not outcome.is_accepted:
-            why = outcome.error or "no queue took it"
-            raise WriteError(
-                f"{_target(options)}: row {count + place} of this task was {outcome.kind}: {why}"
+    async def publish(self, rows: Iterable[Any]) -> Counts:
+        options, left = self._options, iter(rows)
+        async with await connect(options.url, timeout_s=options.timeout_s) as connection:
+            # Without a routing key of their own all rows go to one address.
+            publisher = await connection.publisher(
+                None if options.queue is None else f"/queues/{quote(options.queue, '')}"
             )
+            while batch := [self._message(row.asDict()) for row in islice(left, BATCH)]:
+                await self._send(publisher, batch)
+                if self._rejected:
+                    await self._pass_on(connection)
+        return Counts(self._accepted_count, self._rejected_count)
+
+    def _message(self, row: Mapping[str, Any]) -> Message:
+        message = message_of(self._options, row)
+        if self._ids is not None:
+            message.application_properties[DUPLICATE_ID] = self._ids.id_of(message)
+        return message
+
+    async def _send(self, publisher: Publisher, batch: list[Message]) -> None:
+        options = self._options
+        outcomes = await publisher.publish_many(batch, timeout_s=options.timeout_s)
+        first = self._accepted_count + self._rejected_count
+        for place, (message, outcome) in enumerate(zip(batch, outcomes, strict=True)):
+            if outcome.is_accepted:
+                self._accepted_count += 1
+                continue
+            why = outcome.error or "no queue took it"
+            text = f"{_target(options)}: row {first + place} of this task was {outcome.kind}: {why}"
+            if options.rejected_queue is None:
+                raise WriteError(text)
+            message.application_properties[REASON] = text[:REASON_MAX]
+            message.to = None
+            self._rejected.append(message)
+            self._rejected_count += 1
+
+    async def _pass_on(self, connection: Connection) -> None:
+        """Publish what was refused to the queue for that."""
+        options, messages = self._options, self._rejected
+        self._rejected = []
+        publisher = await connection.publisher(f"/queues/{quote(options.rejected_queue or '', '')}")
+        outcomes = await publisher.publish_many(messages, timeout_s=options.timeout_s)
+        await publisher.close()
+        if not all(each.is_accepted for each in outcomes):
+            raise WriteError(f"queue '{options.rejected_queue}' refused a row that was refused")
 
 
 def message_of(options: WriteOptions, row: Mapping[str, Any]) -> Message:

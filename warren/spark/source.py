@@ -7,8 +7,11 @@ connection in an event loop of its own.
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final
+from uuid import uuid4
 
 import pyarrow
+from pyspark import TaskContext
 from pyspark.sql import Row
 from pyspark.sql.datasource import (
     DataSource,
@@ -30,10 +33,12 @@ from warren.spark.options import (
     split,
     write_options,
 )
-from warren.spark.publishing import check_columns, publish
+from warren.spark.publishing import check_columns, check_target, publish
 from warren.spark.stream_reads import Bounds, ReadError, bounds, read
 
 log = logging.getLogger("warren.spark")
+
+BATCH_ID: Final = "streaming.sql.batchId"  # a property that Spark sets for tasks
 
 
 class Range(InputPartition):
@@ -49,6 +54,7 @@ class Published(WriterCommitMessage):
     """What a task has published."""
 
     count: int
+    rejected: int  # of them to the queue for refused rows
 
 
 class WarrenSource(DataSource):
@@ -79,6 +85,7 @@ class WarrenSource(DataSource):
         check_columns({field.name: field.dataType.typeName() for field in schema}, options)
         if overwrite:
             raise OptionError("mode 'overwrite' is not possible; allowed: append")
+        check_target(options)
         return options
 
 
@@ -163,20 +170,21 @@ def ranges(begin: int, end: int, options: ReadOptions) -> list[Range]:
 class Writer(DataSourceWriter):
     """A batch: each task publishes its rows and waits for their confirms.
 
-    A task that fails half-way is repeated by Spark, so that rows may be there twice.
+    Spark repeats a task that fails half-way: then rows are there twice, unless they have ids.
     """
 
     def __init__(self, options: WriteOptions) -> None:
         self._options = options
+        self._job = uuid4().hex  # tasks get a copy
 
     def write(self, iterator: Iterator[Row]) -> Published:
-        return Published(publish(self._options, iterator))
+        return published(self._options, iterator, self._job)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        log.info("published %d rows", counted(messages))
+        log.info("published %s", counted(messages))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        log.error("a write failed; %d rows of finished tasks were published", counted(messages))
+        log.error("a write failed; finished tasks have published %s", counted(messages))
 
 
 class StreamWriter(DataSourceStreamWriter):
@@ -186,16 +194,26 @@ class StreamWriter(DataSourceStreamWriter):
         self._options = options
 
     def write(self, iterator: Iterator[Row]) -> Published:
-        return Published(publish(self._options, iterator))
+        task = TaskContext.get()
+        assert task is not None
+        return published(self._options, iterator, f"batch {task.getLocalProperty(BATCH_ID)}")
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        log.info("batch %d: published %d rows", batchId, counted(messages))
+        log.info("batch %d: published %s", batchId, counted(messages))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        log.error(
-            "batch %d failed; %d rows of finished tasks were published", batchId, counted(messages)
-        )
+        log.error("batch %d failed; finished tasks have published %s", batchId, counted(messages))
 
 
-def counted(messages: Sequence[WriterCommitMessage | None]) -> int:
-    return sum(each.count for each in messages if isinstance(each, Published))
+def published(options: WriteOptions, rows: Iterator[Row], job: str) -> Published:
+    """Of one task; Spark repeats it with the same partition."""
+    task = TaskContext.get()
+    assert task is not None
+    counts = publish(options, rows, f"{job}/{task.partitionId()}")
+    return Published(counts.accepted + counts.rejected, counts.rejected)
+
+
+def counted(messages: Sequence[WriterCommitMessage | None]) -> str:
+    found = [each for each in messages if isinstance(each, Published)]
+    rejected = sum(each.rejected for each in found)
+    return f"{sum(each.count for each in found)} rows" + (f", {rejected} refused" * (rejected > 0))
