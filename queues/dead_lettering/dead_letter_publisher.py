@@ -293,7 +293,11 @@ class QueueDeadLetterPublisher(PublishingOnly):
     def close(self) -> None:
         """The queue is gone, or has another dead-letter publisher now."""
         for uid in self._next_seqs:
-            self._host_of(uid).command(self, EndSession(self._session))
+            try:
+                host = self._host_of(uid)
+            except KeyError:
+                continue  # It was deleted before, as all queues of a vhost are, one by one.
+            host.command(self, EndSession(self._session))
         self._next_seqs = {}
         self._credit.peer_down_everywhere()
 

@@ -4,6 +4,7 @@ import datetime
 from collections.abc import Callable
 from typing import Any
 
+import pika
 import pytest
 
 from tests.conformance.broker import (
@@ -17,6 +18,7 @@ from tests.conformance.broker import (
     take,
     wait_until_ready,
 )
+from tests.conformance.http_api import HttpApi
 from tests.conformance.options import (
     Arguments,
     both_kinds,
@@ -27,6 +29,7 @@ from tests.conformance.options import (
     pass_time,
     publish,
 )
+from tests.waiting import eventually
 
 Connect = Callable[..., Any]
 
@@ -480,3 +483,29 @@ def test_a_strategy_is_for_quorum_queues_and_must_be_a_known_word(
         declare(connection.channel(), name, "classic", {"x-dead-letter-strategy": "at-most-once"})
     with channel_closed(406, f"{begin} in vhost '/': invalid_dlx_strategy"):
         declare(connection.channel(), name, "quorum", {"x-dead-letter-strategy": "sometimes"})
+
+
+@pytest.mark.parametrize("kind", ["classic", "quorum", "stream"])
+@pytest.mark.parametrize("names", [("a-source", "z-letters"), ("z-source", "a-letters")])
+def test_a_vhost_goes_with_a_queue_and_the_queue_of_its_dead_letters(
+    broker: Broker, kind: str, names: tuple[str, str]
+) -> None:
+    """Whichever of the two is removed first, the node goes on."""
+    source, letters = names
+    assert broker.node is not None
+    api = HttpApi(broker.node.management_url)
+    vhost = f"letters-{kind}-{source}"
+    api.put(f"/vhosts/{vhost}", {})
+    api.put(f"/permissions/{vhost}/guest", {"configure": ".*", "write": ".*", "read": ".*"})
+    where = pika.ConnectionParameters(broker.host, broker.port, virtual_host=vhost)
+    with pika.BlockingConnection(where) as connection:
+        channel = connection.channel()
+        channel.queue_declare(letters, durable=True, arguments={"x-queue-type": kind})
+        arguments = {"x-max-length": 1, "x-dead-letter-exchange": ""}
+        arguments["x-dead-letter-routing-key"] = letters
+        channel.queue_declare(source, durable=True, arguments=arguments)
+        for number in range(3):
+            channel.basic_publish("", source, b"%d" % number)
+        eventually(lambda: ready_count(channel, letters) == 2)
+    api.delete(f"/vhosts/{vhost}")
+    assert vhost not in {each["name"] for each in api.get("/vhosts")}
