@@ -12,12 +12,6 @@ pytest.importorskip("pyspark")
 from warren.client import Message, connect
 from warren.spark.options import OptionError, WriteOptions, write_options
 from warren.spark.publishing import Counts, RowIds, WriteError, check_target, publish
-from warren.testing import VirtualHost
-
-
-@pytest.fixture
-def url(broker: VirtualHost) -> str:
-    return broker.url
 
 
 def declare(url: str, name: str, **arguments: object) -> None:

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,37 +17,12 @@ pytest.importorskip("pyspark")
 if shutil.which("java") is None:
     pytest.skip("java is not there", allow_module_level=True)
 
-from pyspark.sql import SparkSession
 
-import warren.spark
 from warren.client import Message, connect
-from warren.testing import Broker, VirtualHost
+from warren.testing import Broker
 
 COUNT: Final = 2500
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
-
-
-@pytest.fixture(scope="session")
-def spark() -> Iterator[Any]:
-    os.environ["PYSPARK_PYTHON"] = sys.executable  # of the tasks
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    session = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.driver.memory", "1g")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.shuffle.partitions", "2")
-        .getOrCreate()
-    )
-    warren.spark.register(session)
-    yield session
-    session.stop()
-
-
-@pytest.fixture
-def url(broker: VirtualHost) -> str:
-    return broker.url
 
 
 def run_with(url: str, work: Any) -> Any:

@@ -15,7 +15,10 @@ READ: Final = (
     *COMMON,
     *("stream", "startingOffset", "numPartitions", "maxMessagesPerTrigger", "failOnDataLoss"),
 )
-WRITE: Final = (*COMMON, "queue", "exchange", "routingKey", "publisherId", "rejectedQueue")
+WRITE: Final = (
+    *COMMON,
+    *("queue", "exchange", "routingKey", "publisherId", "rejectedQueue", "maxRowsPerSecond"),
+)
 PUBLISHER_ID_MAX: Final = 128  # characters
 SPARKS_OWN: Final = frozenset({"checkpointlocation"})  # Spark hands them on to the source
 FLAGS: Final = {"true": True, "false": False}
@@ -48,6 +51,7 @@ class WriteOptions:
     exchange: str | None
     routing_key: str  # of rows without a column `routing_key`
     publisher_id: str  # under which the queue knows rows that Spark repeats; "": it does not
+    per_second_max: int | None  # rows of each task
     rejected_queue: str | None  # takes rows that the broker refuses; None: they fail the query
 
 
@@ -91,7 +95,9 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
     rejected = options.get("rejectedqueue")
     if rejected is not None and rejected in ("", queue):
         raise OptionError("option 'rejectedQueue' needs the name of another queue")
-    return WriteOptions(url, timeout_s, queue, exchange, key, publisher_id, rejected)
+    rate = options.get("maxrowspersecond")
+    per_second = None if rate is None else _number("maxRowsPerSecond", rate, 1)
+    return WriteOptions(url, timeout_s, queue, exchange, key, publisher_id, per_second, rejected)
 
 
 def _known(given: Mapping[str, str], names: tuple[str, ...]) -> dict[str, str]:

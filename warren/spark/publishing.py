@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import islice
+from time import monotonic
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -136,8 +137,13 @@ class _Task:
             publisher = await connection.publisher(
                 None if options.queue is None else f"/queues/{quote(options.queue, '')}"
             )
-            while batch := [self._message(row.asDict()) for row in islice(left, BATCH)]:
+            began_s, size = monotonic(), min(BATCH, options.per_second_max or BATCH)
+            while batch := [self._message(row.asDict()) for row in islice(left, size)]:
                 await self._send(publisher, batch)
+                if options.per_second_max is not None:
+                    sent = self._accepted_count + self._rejected_count
+                    due_s = began_s + sent / options.per_second_max
+                    await asyncio.sleep(max(0.0, due_s - monotonic()))
                 if self._rejected:
                     await self._pass_on(connection)
         return Counts(self._accepted_count, self._rejected_count)

@@ -1,0 +1,192 @@
+"""Jobs on Spark: their results are those of plain Python."""
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from pyspark.sql import SparkSession
+
+from tests.spark.test_spark import declare, publish, run_with, taken
+from tests.waiting import eventually
+from warren.client import Message
+from warren.spark.jobs.command import parser
+from warren.spark.jobs.histories import (
+    judge_report,
+    judge_table,
+    judged,
+    latency_reference,
+    latency_report,
+)
+from warren.spark.jobs.messages import dead_letter_reference, dead_letters, messages_of
+from warren.spark.jobs.report import Report
+from warren.testing.history import BadHistory, Recorder, read
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+
+class Ticks:
+    """A clock that goes on by itself."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self._chance = chance
+        self._now_ns = 0
+
+    def __call__(self) -> int:
+        self._now_ns += self._chance.randrange(1, 5_000_000)
+        return self._now_ns
+
+
+def record(path: Path, seed: int, count: int) -> None:
+    """A history of three queues in which now and then something goes wrong."""
+    chance = random.Random(seed)
+    with Recorder(path, Ticks(chance)) as recorder:
+        held: list[tuple[str, str, str]] = []
+        for number in range(count):
+            queue = f"q{number % 3}"
+            name = f"p{queue}:{number}"
+            recorder.published(queue, name, f"p{queue}")
+            if chance.random() < 0.95:
+                recorder.confirmed(name)
+            if chance.random() < 0.97:
+                consumer = f"c{chance.randrange(2)}"
+                recorder.delivered(queue, name, consumer, redelivered=False)
+                held.append((queue, name, consumer))
+            while held and chance.random() < 0.6:
+                of, taken_, by = held.pop(chance.randrange(len(held)))
+                recorder.settled(taken_, by, chance.choice(["accept", "accept", "release"]))
+                if chance.random() < 0.1:
+                    recorder.delivered(of, taken_, by, redelivered=chance.random() < 0.5)
+            if chance.random() < 0.01:
+                recorder.fault("kill", "n1")
+                recorder.ended("c1", clean=False)
+                recorder.healed("kill", "n1")
+            if chance.random() < 0.005:
+                recorder.delivered(queue, f"other:{number}", "c0", redelivered=False)
+        for queue in ("q0", "q1", "q2"):
+            recorder.drained(queue)
+
+
+def said(report: Report) -> list[tuple[object, ...]]:
+    return [tuple(each) for each in report.rows]
+
+
+def test_histories_are_judged_as_plain_python_does(spark: SparkSession, tmp_path: Path) -> None:
+    """Also one whose recorder was killed while it wrote a line, and one without faults."""
+    for seed in range(3):
+        record(tmp_path / f"{seed}.jsonl", seed, 600)
+    with (tmp_path / "2.jsonl").open("a") as file:
+        file.write('{"event":"published","id":"cut')
+    with Recorder(tmp_path / "3.jsonl") as recorder:
+        recorder.published("q0", "p:1", "p")
+        recorder.confirmed("p:1")
+        recorder.delivered("q0", "p:1", "c", redelivered=False)
+        recorder.settled("p:1", "c", "accept")
+        recorder.drained("q0")
+    found = judge_report(spark, str(tmp_path))
+    wanted = []
+    for each in sorted(tmp_path.iterdir()):
+        wanted += [(str(each), *row) for row in judged(read(each), True)]
+    assert said(found) == said(judge_table(wanted)) and found.summary == judge_table(wanted).summary
+    assert {row[0] for row in found.rows} == {"0.jsonl", "1.jsonl", "2.jsonl"}
+    assert found.title == "4 histories judged, 3 with faults" and found.is_bad
+
+
+def test_latencies_are_those_of_plain_python(spark: SparkSession, tmp_path: Path) -> None:
+    record(tmp_path / "one.jsonl", 7, 800)
+    found = latency_report(spark, str(tmp_path / "one.jsonl"))
+    assert said(found) == said(latency_reference(read(tmp_path / "one.jsonl")))
+    assert [row[0] for row in found.rows] == ["q0", "q1", "q2"]
+
+
+@pytest.mark.parametrize("content", ["[]\n", "nonsense\n", '{"event":"confirmed","id":"a:1"}\n'])
+def test_what_is_no_history_is_named(spark: SparkSession, tmp_path: Path, content: str) -> None:
+    path = tmp_path / "bad.jsonl"
+    path.write_text(content)
+    with pytest.raises(BadHistory, match=r"bad\.jsonl: line 1: "):
+        judge_report(spark, str(path))
+    with pytest.raises(BadHistory, match=r"absent: there are no histories"):
+        latency_report(spark, str(tmp_path / "absent"))
+
+
+def ran(*arguments: object) -> tuple[int, Any]:
+    """What the command does, in the session of the tests."""
+    session = SparkSession.getActiveSession()
+    assert session is not None
+    options = parser().parse_args([str(each) for each in arguments])
+    report: Report = options.job(session, options)
+    assert "<svg" in report.html() and report.title in report.text()
+    return int(report.is_bad), json.loads(report.json())
+
+
+def test_a_stream_is_kept_and_published_again(
+    spark: SparkSession, url: str, tmp_path: Path
+) -> None:
+    declare(url, "log", "stream")
+    declare(url, "again", "quorum")
+    for first in (0, 300):
+        publish(url, "log", first, 300)
+        lake = ("lake", "--url", url, "--stream", "log", tmp_path)
+        _, found = ran(*lake)
+        assert found["summary"] == ["300 messages were added"]
+    assert [(row["vhost"], row["messages"]) for row in found["rows"]] == [
+        (url.rpartition("/")[2].replace("%2F", "/"), 600)
+    ]
+    kept = messages_of(spark, str(tmp_path)).collect()
+    assert sorted(each.offset for each in kept) == list(range(600))
+
+    async def bind(connection: Any, management: Any) -> None:
+        await management.declare_exchange("replays", "fanout")
+        await management.bind("replays", queue="again")
+
+    run_with(url, bind)
+    replay = ("replay", "--url", url, "--exchange", "replays", "--where", "offset < 100")
+    _, found = ran(*replay, "--dry-run", tmp_path)
+    assert found["rows"] == [{"queue": "log", "messages": 100}]
+    _, found = ran(*replay, "--rate", "1000", tmp_path)
+    messages = taken(url, "again", 100)
+    assert [each.message_id for each in messages] == [f"m{n}" for n in range(100)]
+    assert messages[5].application_properties == {"n": "5"}
+
+
+def test_dead_letters_are_counted_by_queue_and_reason(
+    spark: SparkSession, url: str, tmp_path: Path
+) -> None:
+    async def work(connection: Any, management: Any) -> None:
+        await management.declare_queue("letters", arguments={"x-queue-type": "stream"})
+        short = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "letters"}
+        await management.declare_queue("short", arguments=short | {"x-max-length": 2})
+        await management.declare_queue("old", arguments=short | {"x-message-ttl": 1})
+        for queue, count in (("short", 7), ("old", 3)):
+            publisher = await connection.publisher(f"/queues/{queue}")
+            await publisher.publish_many([Message(b"x")] * count)
+
+    run_with(url, work)
+
+    async def count(connection: Any, management: Any) -> object:
+        return (await management.queue("letters"))["message_count"]
+
+    eventually(lambda: run_with(url, count) == 8)
+    ran("lake", "--url", url, "--stream", "letters", tmp_path)
+    found = dead_letters(spark, str(tmp_path))
+    rows = [each.asDict() for each in messages_of(spark, str(tmp_path)).collect()]
+    assert said(found) == said(dead_letter_reference(rows))
+    assert said(found) == [("short", "maxlen", "letters", 5), ("old", "expired", "letters", 3)]
+
+
+def test_reports_are_text_json_and_a_page() -> None:
+    rows = [("<a>", 1200, 0.5), ("b", None, 2.0)]
+    report = Report("R & D", ("name", "count", "ms"), rows, "ms", ("name",), ["one"])
+    assert report.text().splitlines() == [
+        *("R & D", "one", ""),
+        *("name  count     ms", "<a>   1,200  0.500", "b            2.000"),
+    ]
+    assert json.loads(report.json())["rows"][1] == {"name": "b", "count": None, "ms": 2.0}
+    page = report.html()
+    assert "&lt;a&gt;" in page and "<a>" not in page and "R &amp; D" in page
+    assert page.count("<rect") == 2 and "http" not in page
+    assert "<svg" not in Report("none", ("a",), [], "a").html()

@@ -1,0 +1,1 @@
+"""Data pipelines on Spark: `python -m warren.spark JOB`. See docs/SPARK.md."""

@@ -1,0 +1,120 @@
+"""`python -m warren.spark JOB`: runs a job and prints its table.
+
+Exit codes: 0 the job is done, 1 it found faults, 2 the arguments are wrong, 70 it failed.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final, TextIO, TypeAlias
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+import warren.spark
+from warren.spark.jobs.histories import judge_report, latency_report
+from warren.spark.jobs.messages import JobFailed, dead_letters, lake, replay
+from warren.spark.jobs.report import Report
+from warren.testing.history import BadHistory
+
+EXIT_FAILED: Final = 70  # EX_SOFTWARE
+TEXT_MAX: Final = 2000  # characters of an error of Spark that are shown
+
+Job = Callable[[SparkSession, argparse.Namespace], Report]
+
+
+def main(arguments: Sequence[str], out: TextIO, err: TextIO) -> int:
+    """Run the job that the arguments name; the exit code is returned."""
+    options = parser().parse_args(arguments)
+    spark = session(options.master)
+    try:
+        report: Report = options.job(spark, options)
+    except (BadHistory, JobFailed, PySparkException) as error:
+        print(f"warren.spark: {str(error)[:TEXT_MAX]}", file=err)
+        return EXIT_FAILED
+    finally:
+        spark.stop()
+    print(report.json() if options.json else report.text(), file=out)
+    if options.html is not None:
+        options.html.write_text(report.html(), "utf-8")
+    return int(report.is_bad)
+
+
+def session(master: str | None) -> SparkSession:
+    """With the format `warren`; `master` None: as `spark-submit` or the environment says."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName("warren").config("spark.ui.showConsoleProgress", "false")
+    if master is not None:
+        builder = builder.master(master)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    warren.spark.register(spark)
+    return spark
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser("python -m warren.spark", description="Data pipelines on Spark.")
+    made.add_argument("--master", help="of Spark, such as local[2]; default: as Spark is set up")
+    made.add_argument("--json", action="store_true", help="print JSON in place of a table")
+    made.add_argument("--html", type=Path, metavar="FILE", help="also write a page with a chart")
+    jobs = made.add_subparsers(required=True, metavar="JOB")
+    _lake(jobs)
+    _replay(jobs)
+    each = _job(jobs, "dead-letters", "dead letters by queue and reason", _dead_letters)
+    each.add_argument("folder", help="of the job lake")
+    each = _job(jobs, "judge", "histories: what was lost, doubled or out of order", _judge)
+    each.add_argument("histories", help="file, folder or pattern")
+    each.add_argument("--unordered", action="store_true", help="no order was promised")
+    each = _job(jobs, "latency", "histories: end-to-end latency by queue", _latency)
+    each.add_argument("histories", help="file, folder or pattern")
+    return made
+
+
+Jobs: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+
+
+def _job(jobs: Jobs, name: str, about: str, job: Job) -> argparse.ArgumentParser:
+    made = jobs.add_parser(name, help=about, description=about)
+    made.set_defaults(job=job)
+    return made
+
+
+def _lake(jobs: Jobs) -> None:
+    each = _job(jobs, "lake", "keep a stream as Parquet by vhost and day", _run_lake)
+    each.add_argument("--url", required=True, help="AMQP URL of a node")
+    each.add_argument("--stream", required=True)
+    each.add_argument("--partitions", type=int, default=2, help="tasks that read; default 2")
+    each.add_argument("folder")
+
+
+def _replay(jobs: Jobs) -> None:
+    each = _job(jobs, "replay", "publish kept messages again", _run_replay)
+    each.add_argument("--url", required=True, help="AMQP URL of a node")
+    each.add_argument("--exchange", required=True)
+    each.add_argument("--where", default="true", help="condition of SQL on the columns")
+    each.add_argument("--rate", type=int, default=0, help="messages per second; 0, default: any")
+    each.add_argument("--dry-run", action="store_true", help="only count what would be published")
+    each.add_argument("folder", help="of the job lake")
+
+
+def _run_lake(spark: SparkSession, options: argparse.Namespace) -> Report:
+    return lake(spark, options.url, options.stream, options.folder, options.partitions)
+
+
+def _run_replay(spark: SparkSession, options: argparse.Namespace) -> Report:
+    place = options.folder, options.url, options.exchange
+    return replay(spark, *place, options.where, options.rate, options.dry_run)
+
+
+def _dead_letters(spark: SparkSession, options: argparse.Namespace) -> Report:
+    return dead_letters(spark, options.folder)
+
+
+def _judge(spark: SparkSession, options: argparse.Namespace) -> Report:
+    return judge_report(spark, options.histories, not options.unordered)
+
+
+def _latency(spark: SparkSession, options: argparse.Namespace) -> Report:
+    return latency_report(spark, options.histories)

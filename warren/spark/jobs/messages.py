@@ -1,0 +1,121 @@
+"""Jobs on messages: a stream kept as Parquet, what was dead-lettered, and messages sent again."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from warren.client.url import parse_url
+from warren.spark.jobs.report import Report
+
+DEATH_QUEUE: Final = "x-first-death-queue"
+DEATH_REASON: Final = "x-first-death-reason"
+SENT_COLUMNS: Final = ("body", "message_id", "correlation_id", "content_type", "headers")
+
+
+class JobFailed(Exception):
+    """What is asked for cannot be done; the text says why."""
+
+
+def lake(spark: SparkSession, url: str, stream: str, folder: str, partitions: int) -> Report:
+    """Append what the stream has since the last run to Parquet by vhost and day.
+
+    The day is that of the message's timestamp, or else that of the run. A run that was interrupted
+    goes on where it was: each message is in the files once.
+    """
+    vhost = parse_url(url).vhost or "/"
+    rows = (
+        spark.readStream.format("warren")
+        .options(url=url, stream=stream, numPartitions=partitions)
+        .load()
+        .withColumn("vhost", F.lit(vhost))
+        .withColumn("day", F.coalesce(F.to_date("timestamp"), F.current_date()))
+    )
+    query = (
+        rows.writeStream.format("parquet")
+        .option("path", f"{folder}/messages")
+        .option("checkpointLocation", f"{folder}/checkpoint-{stream}")
+        .partitionBy("vhost", "day")
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    written = sum(each["numInputRows"] for each in query.recentProgress)
+    days = messages_of(spark, folder).where(F.col("queue") == stream).groupBy("vhost", "day")
+    counted = days.count().orderBy("vhost", "day").collect()
+    return Report(
+        f"stream '{stream}' in {folder}",
+        ("vhost", "day", "messages"),
+        [(each.vhost, str(each.day), each["count"]) for each in counted],
+        "messages",
+        ("vhost", "day"),
+        [f"{written} messages were added"],
+    )
+
+
+def messages_of(spark: SparkSession, folder: str) -> DataFrame:
+    """The messages that `lake` has kept."""
+    return spark.read.parquet(f"{folder}/messages")
+
+
+def dead_letters(spark: SparkSession, folder: str) -> Report:
+    """How many messages each queue has dead-lettered first, and why."""
+    found = messages_of(spark, folder).select(
+        F.col("annotations")[DEATH_QUEUE].alias("from"),
+        F.col("annotations")[DEATH_REASON].alias("reason"),
+        F.col("queue").alias("to"),
+    )
+    counted = found.where("`from` IS NOT NULL").groupBy("from", "reason", "to").count().collect()
+    return dead_letter_table({(row["from"], row.reason, row.to): row["count"] for row in counted})
+
+
+def dead_letter_table(counts: Mapping[tuple[str, str, str], int]) -> Report:
+    rows = [(*key, count) for key, count in counts.items()]
+    rows.sort(key=lambda row: (-row[3], row[:3]))
+    columns = ("dead-lettered by", "reason", "kept in", "messages")
+    return Report("Dead letters", columns, rows, "messages", columns[:2])
+
+
+def dead_letter_reference(messages: Iterable[Mapping[str, Any]]) -> Report:
+    """The same of rows in memory, in plain Python: what the job must equal."""
+    counts: Counter[tuple[str, str, str]] = Counter()
+    for each in messages:
+        annotations = dict(each["annotations"])
+        if DEATH_QUEUE in annotations:
+            counts[annotations[DEATH_QUEUE], annotations.get(DEATH_REASON, ""), each["queue"]] += 1
+    return dead_letter_table(counts)
+
+
+def replay(
+    spark: SparkSession,
+    folder: str,
+    url: str,
+    exchange: str,
+    where: str,
+    per_second: int,
+    is_dry: bool,
+) -> Report:
+    """Publish kept messages again, by their routing keys, in the order of each stream.
+
+    `where`: a condition of SQL on the columns. `per_second`: 0 is no limit. `is_dry`: only count.
+    """
+    if per_second < 0:
+        raise JobFailed(f"--rate is {per_second}; allowed: 0 or more")
+    chosen = messages_of(spark, folder).where(where)
+    total = chosen.count()
+    columns = ("queue", "messages")
+    counted = chosen.groupBy("queue").count().orderBy("queue").collect()
+    rows = [(each.queue, each["count"]) for each in counted]
+    if is_dry:
+        return Report(f"{total} messages would be published", columns, rows, "messages", ("queue",))
+    sent = chosen.orderBy("queue", "offset").select(
+        *SENT_COLUMNS, F.coalesce("routing_key", F.lit("")).alias("routing_key")
+    )
+    write = sent.coalesce(1).write.format("warren").options(url=url, exchange=exchange)
+    if per_second:
+        write = write.option("maxRowsPerSecond", per_second)
+    write.mode("append").save()
+    title = f"{total} messages were published to exchange '{exchange}'"
+    return Report(title, columns, rows, "messages", ("queue",))
