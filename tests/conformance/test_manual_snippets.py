@@ -1,0 +1,71 @@
+"""The programs of the manual's page on clients, run as they stand there."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.broker import Broker
+from tests.conformance.programs import missing, program, tools_folder
+from tests.conformance.test_java_client import classpath
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "guide" / "clients.md"
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+pytestmark = pytest.mark.source
+
+
+@pytest.fixture(autouse=True)
+def queue(broker: Broker) -> None:
+    """Nothing is left of the program before."""
+    with broker.connect() as connection:
+        connection.channel().queue_delete("orders")
+
+
+def blocks(language: str, broker: Broker) -> list[str]:
+    """With the address of this node in place of the usual one."""
+    found = [text for kind, text in BLOCK.findall(PAGE.read_text("utf-8")) if kind == language]
+    assert found and all("localhost:5672" in each for each in found)
+    return [each.replace("localhost:5672", f"{broker.host}:{broker.port}") for each in found]
+
+
+def printed(command: list[str], folder: Path) -> str:
+    done = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+def test_the_programs_in_python_run(broker: Broker, tmp_path: Path) -> None:
+    """The second uses the queue that the first has declared."""
+    for text in blocks("python", broker):
+        assert printed([sys.executable, "-c", text], tmp_path) == "an order\n"
+
+
+def test_the_program_in_javascript_runs(broker: Broker) -> None:
+    node = program("node", "nodejs")
+    if not (tools_folder() / "node_modules" / "amqplib").is_dir():
+        missing(f"amqplib is not there: npm install --prefix {tools_folder().name} amqplib")
+    [text] = blocks("javascript", broker)
+    assert printed([node, "-e", text], tools_folder()) == "an order\n"
+
+
+def test_the_program_in_java_runs(broker: Broker, tmp_path: Path) -> None:
+    java, javac = program("java", "default-jre-headless"), program("javac", "default-jdk-headless")
+    jars = classpath()
+    [text] = blocks("java", broker)
+    (tmp_path / "Orders.java").write_text(text)
+    printed([javac, "-cp", jars, "Orders.java"], tmp_path)
+    light = ["-Xshare:auto", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
+    quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"
+    shown = subprocess.run(
+        [java, *light, quiet, "-cp", f"{jars}:{tmp_path}", "Orders"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (shown.returncode, shown.stdout) == (0, "an order\n"), shown.stderr
