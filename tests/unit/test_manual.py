@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
@@ -58,3 +59,25 @@ def test_the_quick_start_runs(tmp_path: Path) -> None:
             [sys.executable, "-c", script], capture_output=True, text=True, timeout=30
         )
         assert (told.stdout, told.stderr) == ("b'an order'\n", "")
+
+
+GUIDE = sorted((ROOT / "docs" / "guide").glob("*.md"))
+COMMAND = re.compile(r"warrenctl ([a-z_]+)")
+METRIC = re.compile(r"\b(?:rabbitmq|warren)_[a-z0-9]+_[a-z0-9_]+")
+
+
+@pytest.mark.parametrize("page", GUIDE, ids=lambda page: page.name)
+def test_commands_that_the_manual_names_exist(page: Path) -> None:
+    listed = (ROOT / "docs" / "guide" / "commands.md").read_text("utf-8")
+    known = set(re.findall(r"^- `([a-z_]+)`", listed, re.MULTILINE))
+    named = set(COMMAND.findall(page.read_text("utf-8").replace("warrenctl\n", "warrenctl ")))
+    assert named - known == set()
+
+
+def test_metrics_that_the_manual_names_are_exported() -> None:
+    text = (ROOT / "docs" / "guide" / "operation.md").read_text("utf-8")
+    named = set(METRIC.findall(text)) - {"warren_peer_connected"}  # of nodes that have peers
+    assert len(named) > 5
+    with Node() as node, urlopen(f"{node.management_url}/metrics", timeout=10) as answer:
+        exported = answer.read().decode()
+    assert {each for each in named if each not in exported} == set()
