@@ -70,6 +70,7 @@ export const KEYS = {
   "page-limit-messages": { kind: "number", is: "all", means: "with PAGE: most messages on top" },
   "page-full-policy": { kind: ["DROP", "FAIL"], is: "all", means: "beyond the page limits" },
   "producer-max-rate": { kind: "number", is: "all", means: "messages a second of a publisher" },
+  "producer-window-size": { kind: "number", is: "all", means: "bytes that a sender has under way" },
   "amqp-credits": { kind: "number", is: "all", means: "credit of an AMQP 1.0 sender" },
   "amqp-low-credits": { kind: "number", is: "all", means: "credit at which it is granted again" },
   "consumer-window-size": {

@@ -106,6 +106,8 @@ def test_the_form_for_policies_offers_values_that_the_node_takes(key: str) -> No
     samples = {"number": (1, 3), "text": ("x",), "flag": (True, False), "json": (2, ["n1"])}
     if key == "redelivery-collision-avoidance-factor":
         samples["number"] = (0, 1)
+    elif key == "producer-window-size":
+        samples["number"] = (1024,)
     words = re.findall(r'"([\w-]+)"', found[1])
     check, _ = KEYS[key]
     for value in words if found[1].startswith("[") else samples[words[0]]:
