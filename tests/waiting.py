@@ -9,7 +9,7 @@ import pytest
 
 T = TypeVar("T")
 
-PATIENCE_S: Final = 20.0
+PATIENCE_S: Final = 60.0
 TRIES: Final = 5
 LOOK_S: Final = 0.02  # between two looks from outside; each is often a request
 GLANCE_S: Final = 0.002  # between two looks from inside the loop

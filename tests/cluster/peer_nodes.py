@@ -17,7 +17,7 @@ from warren.wire.peer.handshake import Identity, link_key
 SECRET: Final = b"a secret of this test cluster"
 CLUSTER_ID: Final = b"cluster-of-tests"
 LOOPBACK: Final = "127.0.0.1"
-DEADLINE_S: Final = 20.0
+DEADLINE_S: Final = 60.0
 
 # Times that make faults show quickly.
 QUICK: Final = LinkSettings(

@@ -26,7 +26,7 @@ PACKAGES: Final = ("warren", "raft", "queues", "federation", "node")
 SLOW_MS: Final = 300
 BEFORE: Final = 60  # messages confirmed while the disk is quick
 UNDER_WAY: Final = 150  # and then while it is slow
-PATIENCE_S: Final = 30.0
+PATIENCE_S: Final = 60.0
 HABITS: Final = Habits(rate=300, window=400, patience_s=5, timeout_s=3)
 
 

@@ -19,7 +19,7 @@ BODY = b"x" * 1000
 SAFE = pika.BasicProperties(delivery_mode=2)
 Open = Callable[[Node], Any]
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(240)
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ LONG: Final = os.environ.get("WARREN_LONG") == "1"
 JUMP_MS: Final = 3_600_000
 SLOW_MS: Final = 100
 pytestmark = [
-    pytest.mark.timeout(120),
+    pytest.mark.timeout(240),
     pytest.mark.skipif(not LONG, reason="takes long: `make chaos` runs it"),
 ]
 

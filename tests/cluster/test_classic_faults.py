@@ -8,7 +8,7 @@ from tests.cluster.suffering import check, plan, suffer
 from warren.testing import ClusterOfNodes
 from warren.testing.chaos.workload import CLASSIC
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(240)
 
 
 def test_clients_on_all_nodes_share_one_queue(

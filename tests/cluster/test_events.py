@@ -16,9 +16,9 @@ from tests.conformance.broker import Inbox
 from warren.testing import ClusterOfNodes
 from warren.testing.node import Node
 
-pytestmark = [pytest.mark.timeout(90)]
+pytestmark = [pytest.mark.timeout(240)]
 LOGIN = "Basic " + base64.b64encode(b"guest:guest").decode()
-SECONDS = 20.0
+SECONDS = 60.0
 
 Open = Callable[[Node], Any]
 

@@ -17,7 +17,7 @@ QUICK = {f"{RECONCILIATION}.interval": "1000", f"{RECONCILIATION}.trigger_interv
 QUEUES: dict[str, dict[str, str]] = {"classic": {}, "quorum": {"x-queue-type": "quorum"}}
 PERSISTENT = pika.BasicProperties(delivery_mode=2)
 
-pytestmark = [pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.timeout(240)]
 
 
 def channel_of(node: Node) -> Any:

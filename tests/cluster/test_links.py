@@ -20,7 +20,7 @@ from warren.testing.client_links import PORTS_PER_NODE, ClientLinks
 from warren.testing.links import Links, ports_of_links
 from warren.testing.toxiproxy import Proxy, Toxic, ToxiproxyFailed, ToxiproxyServer
 
-PATIENCE_S: Final = 20.0
+PATIENCE_S: Final = 60.0
 SILENCE_S: Final = 0.3  # so long is waited for what must not come
 
 

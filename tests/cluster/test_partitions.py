@@ -10,10 +10,10 @@ from warren.client import ClientError, amqp091, connect
 from warren.testing import ClusterOfNodes
 
 QUIET_S: Final = 2.5
-PATIENCE_S: Final = 20.0
+PATIENCE_S: Final = 60.0
 LONG: Final = os.environ.get("WARREN_LONG") == "1"
 long = pytest.mark.skipif(not LONG, reason="takes long: `make chaos` runs it")
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(240)
 
 
 async def declare(url: str, queue: str, type_: str = "quorum") -> None:

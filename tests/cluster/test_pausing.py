@@ -20,7 +20,7 @@ WITHHELD = (
     "NOT_FOUND - queue '{}' in vhost '/' is not served by this node: "
     "cluster.partition_handling is pause_minority and this node cannot reach n2, n3"
 )
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(240)
 
 
 @pytest.fixture(scope="module")

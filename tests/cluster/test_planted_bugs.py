@@ -22,7 +22,7 @@ LONG: Final = os.environ.get("WARREN_LONG") == "1"
 LOST_MIN: Final = 20
 QUEUE: Final = "power"
 long = pytest.mark.skipif(not LONG, reason="takes long: `make chaos` runs it")
-pytestmark = [pytest.mark.source, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.source, pytest.mark.timeout(240)]
 
 
 def one_node(folder: Path, environment: dict[str, str]) -> Verdict:

@@ -16,7 +16,7 @@ from warren.testing.chaos.faults import MAKERS
 
 LONG: Final = os.environ.get("WARREN_LONG") == "1"
 long = pytest.mark.skipif(not LONG, reason="takes long: `make chaos` runs it")
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(240)
 
 
 def test_clients_on_all_nodes_share_one_queue(

@@ -20,7 +20,7 @@ from warren.testing import Node
 from warren.testing.cluster import ClusterOfNodes
 from warren.testing.node import free_ports
 
-pytestmark = [pytest.mark.timeout(90)]
+pytestmark = [pytest.mark.timeout(240)]
 LOOPBACK = "127.0.0.1"
 
 

@@ -21,7 +21,7 @@ from warren.testing import ClusterOfNodes, free_port
 NAME = "orders"
 COUNT = 200
 PORTS = {number: free_port() for number in (1, 2, 3)}
-pytestmark = [pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.timeout(240)]
 
 
 @pytest.fixture(scope="module")

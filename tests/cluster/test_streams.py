@@ -12,8 +12,8 @@ from tests.waiting import eventually
 from warren.testing import ClusterOfNodes
 
 COUNT = 100
-WAIT_S = 20.0
-pytestmark = [pytest.mark.timeout(120)]
+WAIT_S = 60.0
+pytestmark = [pytest.mark.timeout(240)]
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ import pytest
 from tests.conformance.broker import CONFIG, Broker
 from warren.testing import Node
 
-TEST_SECONDS: Final = 90
+TEST_SECONDS: Final = 240
 FOREIGN_URL: Final = os.environ.get("WARREN_TEST_URL", "")
 HERE: Final = Path(__file__).resolve().parent
 

@@ -27,7 +27,7 @@ class HttpApi:
         )
         request = Request(self._url + path, data=raw, headers=self._headers, method=method)
         try:
-            with urlopen(request, timeout=20) as reply:
+            with urlopen(request, timeout=60) as reply:
                 return reply.status, _decoded(reply.read())
         except HTTPError as error:
             with error:

@@ -14,7 +14,7 @@ from urllib.parse import quote
 from tests.conformance.programs import missing, program
 
 CHECKS: Final = (Path(__file__).parent / "page" / "checks.js").read_text("utf-8")
-PATIENCE_MS: Final = 20_000
+PATIENCE_MS: Final = 60_000
 DESKTOP: Final = {"width": 1280, "height": 900}
 PHONE: Final = {"width": 320, "height": 640}  # what WCAG 2.1 asks to be enough (1.4.10)
 ENTER: Final = """

@@ -34,7 +34,7 @@ RECEIVER: Final = True
 MESSAGE: Final = b"\x00\x53\x75\xa0\x01m"
 DURABLE_MESSAGE: Final = b"\x00\x53\x70\xc0\x02\x01\x41" + MESSAGE
 WINDOW: Final = 10_000
-SECONDS: Final = 10.0
+SECONDS: Final = 60.0
 
 
 class PeerClosed(Exception):

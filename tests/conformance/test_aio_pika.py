@@ -12,7 +12,7 @@ from aio_pika.exceptions import ChannelPreconditionFailed, DeliveryError
 from tests.conformance.broker import Broker, numbered
 from warren.testing import Node
 
-SECONDS: Final = 30.0
+SECONDS: Final = 60.0
 
 
 def run(scenario: Callable[[], Awaitable[None]]) -> None:

@@ -12,7 +12,7 @@ from aio_pika.patterns import RPC
 
 from tests.conformance.broker import Broker, numbered
 
-SECONDS: Final = 20.0
+SECONDS: Final = 60.0
 PERSISTENT: Final = aio_pika.DeliveryMode.PERSISTENT
 
 

@@ -17,7 +17,7 @@ from warren.testing import Node
 
 QUEUE: Final = "orders"
 
-pytestmark = [pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.timeout(240)]
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ QOS: Final = raw.method(1, (60, 10), struct.pack(">IHB", 0, PREFETCH, 0))
 ACK_ALL: Final = raw.method(1, (60, 80), struct.pack(">QB", 0, 1))
 SECONDS: Final = 90.0
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
 
 @pytest.fixture

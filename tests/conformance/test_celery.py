@@ -15,9 +15,9 @@ from celery import group
 from tests.conformance.broker import Broker, wait_until_ready
 
 HERE: Final = Path(__file__).resolve().parent / "celery_app"
-SECONDS: Final = 30.0
+SECONDS: Final = 60.0
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(90)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
 
 @pytest.fixture(scope="module")

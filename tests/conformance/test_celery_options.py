@@ -20,10 +20,10 @@ import pytest
 from tests.conformance.broker import Broker, ready_count, settle_down, take, wait_until_ready
 
 HERE: Final = Path(__file__).resolve().parent / "celery_app"
-SECONDS: Final = 30.0
+SECONDS: Final = 60.0
 DELAY_QUEUES: Final = 28
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
 Ran = Callable[[], list[str]]
 

@@ -13,7 +13,7 @@ from tests.conformance.broker import take
 from tests.conformance.test_damage import KINDS, connect, damage, declare
 from warren.testing import Node
 
-pytestmark = [pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.timeout(240)]
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ QUORUM: Final = {"x-queue-type": "quorum"}
 LAZY: Final = {"x-queue-mode": "lazy"}
 KINDS: Final[dict[str, dict[str, str]]] = {"classic": {}, "lazy": LAZY, "quorum": QUORUM}
 
-pytestmark = [pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.timeout(240)]
 
 
 @pytest.fixture

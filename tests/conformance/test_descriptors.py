@@ -19,7 +19,7 @@ FILES_MAX: Final = 200
 IDLE: Final = 300
 FREE: Final = 20  # descriptors that HTTP connections leave, at least
 
-pytestmark = [pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.timeout(240)]
 
 
 @pytest.fixture

@@ -32,7 +32,7 @@ CONFIRM_SELECT_OK: Final = (85, 11)
 BASIC_ACK: Final = (60, 80)
 PERSISTENT: Final = struct.pack(">HB", 0x1000, 2)
 
-pytestmark = [pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.timeout(240)]
 
 
 @pytest.fixture

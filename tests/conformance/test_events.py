@@ -27,7 +27,7 @@ from warren.testing import Node
 SETTINGS = {"events.exchange": "true", "log.format": "json", "log.audit": "all"}
 EVENTS = "amq.rabbitmq.event"
 TRACE = "amq.rabbitmq.trace"
-SECONDS = 10.0
+SECONDS = 60.0
 
 
 @pytest.fixture(scope="module")

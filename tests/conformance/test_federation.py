@@ -109,7 +109,7 @@ def test_what_is_published_while_the_link_is_down_arrives_once_it_is_back(
     eventually(lambda: down.depth("q") == 60)
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(240)
 def test_a_triangle_of_clusters_gets_each_message_as_often_as_hops_allow() -> None:
     """Each cluster has the two others as upstreams. A message reaches a cluster on each way
     without a circle that is no longer than max-hops: 1, or 2 with two hops or more."""

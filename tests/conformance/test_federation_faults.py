@@ -17,7 +17,7 @@ from warren.testing.toxiproxy import Proxy, ToxiproxyServer
 COUNT = 1_200
 STEPS = (200, 500, 800)  # messages that were forwarded when a fault begins
 
-pytestmark = pytest.mark.timeout(150)
+pytestmark = pytest.mark.timeout(240)
 
 
 @pytest.fixture

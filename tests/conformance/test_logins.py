@@ -180,7 +180,7 @@ def test_a_node_has_no_more_channels_than_it_may_have(node: Node) -> None:
         assert "number of channels opened on node 'logins' has reached the maximum" in text
 
 
-@pytest.mark.timeout(90)
+@pytest.mark.timeout(240)
 def test_in_production_a_node_refuses_the_default_user() -> None:
     node = Node(name="production", settings={"auth.production": "true"})
     try:

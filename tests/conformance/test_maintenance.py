@@ -28,7 +28,7 @@ def declared(node: Node, name: str, arguments: dict[str, str]) -> None:
     connection.close()
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(240)
 def test_a_node_alone_is_drained_revived_and_reset(capsys: pytest.CaptureFixture[str]) -> None:
     with Node() as node:
 

@@ -19,7 +19,7 @@ from warren.testing import Node
 pytestmark = [
     pytest.mark.source,
     pytest.mark.skipif(not is_installed(), reason="no rabbitmq-server, or not root"),
-    pytest.mark.timeout(180),
+    pytest.mark.timeout(240),
 ]
 BACKLOG = 2000
 QUEUES = ("orders", "bills")

@@ -23,7 +23,7 @@ from tests.conformance.pages import (
 )
 
 # Of one build: nothing of the page is compiled.
-pytestmark = [pytest.mark.timeout(60), pytest.mark.source]
+pytestmark = [pytest.mark.timeout(240), pytest.mark.source]
 
 HOSTILE = (
     "a/b <script>alert(1)</script> <img src=x onerror=document.title='taken'> "

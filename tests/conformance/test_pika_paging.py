@@ -13,7 +13,7 @@ from warren.testing import Node
 COUNT: Final = 1500
 SIZE: Final = 8000
 
-pytestmark = [pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.timeout(240)]
 
 
 @pytest.fixture(scope="module")

@@ -404,7 +404,7 @@ def node() -> Iterator[Node]:
         yield started
 
 
-@pytest.mark.timeout(90)
+@pytest.mark.timeout(240)
 def test_what_a_quorum_queue_confirmed_survives_a_kill_whatever_its_delivery_mode(
     own_broker: Broker, node: Node
 ) -> None:

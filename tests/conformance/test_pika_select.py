@@ -7,7 +7,7 @@ import pytest
 
 from tests.conformance.broker import Broker
 
-SECONDS: Final = 20.0
+SECONDS: Final = 60.0
 
 
 class Loop:

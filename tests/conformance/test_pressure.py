@@ -18,7 +18,7 @@ from warren.testing import Node
 MIB: Final = 1024 * 1024
 PROMPT_SECONDS: Final = 2.0
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ FAULTS = {
     "slicer": Toxic("slicer", "downstream", {"average_size": 700, "size_variation": 300}),
 }
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(240)
 
 
 @pytest.fixture

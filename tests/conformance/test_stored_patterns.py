@@ -19,7 +19,7 @@ SLOW = "^(a+)+$"
 INVALID = r"(a)\1"
 NAME = "a" * 60 + "!"
 
-pytestmark = [pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.timeout(240)]
 
 
 @pytest.fixture

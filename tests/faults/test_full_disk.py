@@ -29,7 +29,7 @@ SETTINGS: Final = {
     "disk_free_limit.absolute": "0",
 }
 
-pytestmark = [pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.timeout(240)]
 
 
 @pytest.fixture(params=["tmpfs", pytest.param("ext4", marks=long)])

@@ -35,7 +35,7 @@ DURABLE_NO_WAIT: Final = 18
 MIB: Final = 1024 * 1024
 MANY_SECONDS: Final = 100.0  # for thousands of definitions, on a busy machine
 
-pytestmark = [pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.timeout(240)]
 
 
 @pytest.fixture(scope="session")

@@ -25,7 +25,7 @@ BODY_BYTES: Final = 50_000
 BUDGET_BYTES: Final = 1024 * 1024
 TRANSIENT: Final = pika.BasicProperties(delivery_mode=1)
 
-pytestmark = [pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.timeout(240)]
 
 
 @pytest.fixture
