@@ -30,6 +30,7 @@ from node.resources.alarms import Alarms
 from node.timers import CallLater
 from queues.definitions.broker_objects import MirrorView, Queue
 from queues.definitions.metadata import Metadata
+from queues.definitions.mirror_policy import mirror_policy
 from queues.definitions.queue_arguments import QUORUM, STREAM
 from warren.storage.disk import Disk
 
@@ -199,12 +200,16 @@ class Operating:
         return replace(view, state=DOWN, reason=reason, counts_known=False)
 
     def _with_mirrors(self, queue: Queue, mirrors: MirrorView, view: "QueueView") -> "QueueView":
-        """The same of a mirrored queue. `recoverable_mirrors`: those that could be promoted."""
+        """The same of a mirrored queue. `recoverable_mirrors`: those that could be promoted when
+        their leader fails."""
         cluster_snapshot = self.cluster_snapshot
         name = cluster_snapshot.name_of
         found = cluster_snapshot.leader_of(queue)
         others = [each for each in mirrors.members[1:] if cluster_snapshot.is_running(each)]
         synchronised = [each for each in others if each in mirrors.synchronised]
+        policy = mirror_policy(view.policy.definition, False)
+        takes_partial = policy is None or policy.always_on_failure
+        promotable = mirrors.synchronised + (mirrors.partial if takes_partial else ())
         state = view.state if found or view.state == CRASHED else DOWN
         reason = "" if found else f"its leader on node {name(mirrors.members[0])} is not running"
         return replace(
@@ -212,7 +217,7 @@ class Operating:
             node=name(found or mirrors.members[0]),
             mirrors=tuple(name(each) for each in others),
             synchronised_mirrors=tuple(name(each) for each in synchronised),
-            recoverable_mirrors=tuple(name(each) for each in synchronised),
+            recoverable_mirrors=tuple(name(each) for each in others if each in promotable),
             is_mirrored=len(mirrors.members) > 1 or "ha-mode" in view.policy.definition,
             state=state,
             reason=view.reason or reason,
