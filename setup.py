@@ -129,6 +129,7 @@ COMPILED = [
     "queues/machine/last_values.py",
     "queues/machine/leadership.py",
     "queues/machine/limiter.py",
+    "queues/conversion/ingress_times.py",
     "queues/conversion/offset_marks.py",
     "queues/message.py",
     "queues/machine/notes.py",

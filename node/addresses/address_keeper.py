@@ -16,6 +16,8 @@ from queues.addresses.account import Account, Entry, Gate, refusal_text
 from queues.addresses.limits import KEYS, PAGE, AddressLimits, limits_of
 from queues.addresses.node_size import NodeSize
 from queues.addresses.producer_window import ProducerWindow
+from queues.conversion.annotated import annotated_with_ingress
+from queues.conversion.ingress_times import IngressTimes
 from queues.definitions.arguments import decode_arguments
 from queues.definitions.broker_objects import Destination, Exchange, Queue
 from queues.definitions.policies import EXCHANGE
@@ -152,7 +154,9 @@ class AddressKeeper:
             if address is not None:
                 found.append((address, [uid]))
         entries = [self._entry(address, those) for address, those in found if those]
-        return Gate(entries) if entries else None
+        stamps = any(address.account.limits.stamps for address, _ in found)
+        stamp = IngressTimes(self._broker.now_ms, annotated_with_ingress).stamp if stamps else None
+        return Gate(entries, stamp) if entries or stamps else None
 
     def _entry(self, address: Address, uids: list[int]) -> Entry:
         broker = self._broker

@@ -20,9 +20,11 @@ from typing import Final, final
 from queues.addresses.limits import BLOCK, DROP, FAIL, PAGE, AddressLimits
 from queues.addresses.node_size import UNLIMITED_ROOM, NodeSize
 from queues.addresses.share import ROUNDS, Share
+from queues.message import Chunk
 from warren.wire.buffer import read_i32_le
 
 Measure = Callable[[], tuple[int, int]]  # bytes and messages of all queues of the address
+Stamp = Callable[[Chunk], Chunk]  # the same messages, with the time
 NO_TURN: Final = -1
 
 
@@ -231,10 +233,15 @@ class Entry:
 class Gate:
     """The accounts that a set of target queues charges (`queues.sessions.publishing.Gate`)."""
 
-    def __init__(self, entries: Sequence[Entry]) -> None:
+    def __init__(self, entries: Sequence[Entry], stamp: Stamp | None = None) -> None:
         self.entries = entries
+        self._stamp = stamp  # None: no address wants the time of its messages
         rates = [each.account.limits.rate_max for each in entries]
         self.rate_max = min((rate for rate in rates if rate > 0), default=-1)
+
+    def stamped(self, chunk: Chunk) -> Chunk:
+        """The same messages, with the time if an address wants to know when they came."""
+        return chunk if self._stamp is None else self._stamp(chunk)
 
     def admit(self, offsets: bytes, first: int, last: int) -> tuple[int, int]:
         """Charge the messages of first..last-1 that go on: the first so many. Return how many, and

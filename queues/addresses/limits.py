@@ -40,6 +40,7 @@ class AddressLimits:
     window_bytes: int = -1  # of AMQP 1.0: that a sender may have sent and not been answered for
     credits: int = -1  # of AMQP 1.0: granted to a sender
     credits_low: int = -1  # granted again when so few are left
+    stamps: bool = False  # messages get the time at which the broker took them
 
     @property
     def is_bounded(self) -> bool:
@@ -133,6 +134,12 @@ KEYS: Final = (
         "credits_low",
         _whole(0, CREDITS_MAX),
         f"messages from 0 to {CREDITS_MAX}, or -1 for the node's own scheme",
+    ),
+    Key(
+        "enable-ingress-timestamp",
+        "stamps",
+        lambda value: isinstance(value, bool),
+        "true or false",
     ),
 )
 BY_NAME: Final[Mapping[str, Key]] = {key.name: key for key in KEYS}

@@ -14,6 +14,7 @@ annotations or headers cannot be read stays as it is. Not compiled: seldom, and 
 from collections.abc import Mapping
 from typing import Final
 
+from queues.conversion.ingress_times import KEY as INGRESS_TIME
 from queues.conversion.values import DROPPED, to_091
 from queues.machine.annotations import Annotations, Words, decode_words, encode_words
 from queues.message import FORMAT_10, Chunk
@@ -31,7 +32,9 @@ from warren.wire.errors import ProtocolError
 
 CHANNEL_AT: Final = 6  # in a frame: the mark of a dead letter
 PREFIX: Final = "x-"
-RESERVED: Final = frozenset({"x-cc", "x-exchange", "x-routing-key", "x-opt-deaths", "x-death"})
+RESERVED: Final = frozenset(
+    {"x-cc", "x-exchange", "x-routing-key", "x-opt-deaths", "x-death", INGRESS_TIME}
+)
 RESERVED_PREFIXES: Final = ("x-first-death-", "x-last-death-")
 
 
@@ -81,6 +84,13 @@ def annotated(chunk: Chunk, index: int, words: bytes) -> Chunk:
 def annotated_form_10(message: bytes, noted: Words) -> bytes:
     """A message in stored form 2, with these annotations in place of those with the same key."""
     return _annotated_10(message, 0, len(message), noted)
+
+
+def annotated_with_ingress(message: bytes, now_ms: int) -> bytes:
+    """The message in stored form 2 with its annotation x-opt-ingress-time (`IngressTimes`)."""
+    encoded = BytesWriter()
+    write_value(encoded, now_ms)
+    return annotated_form_10(message, {INGRESS_TIME.encode(): encoded.getvalue()})
 
 
 def _annotated_10(data: bytes, start: int, end: int, noted: Words) -> bytes:

@@ -48,6 +48,9 @@ class Gate(Protocol):
     def rate_max(self) -> int:
         """Messages per second and publisher; -1: any number."""
 
+    def stamped(self, chunk: Chunk) -> Chunk:
+        """The same messages, with the time if an address wants to know when they came."""
+
     def admit(self, offsets: bytes, first: int, last: int) -> tuple[int, int]:
         """How many of first..last-1 are taken, and who refuses the others, as a negative number;
         0: they are dropped."""
@@ -241,10 +244,6 @@ class Publisher:
                 k += 1
             last: i64 = firsts[k] if k < length else count
             part = Part(targets, info, first, last)
-            if targets.gate is not None and not self._admit(
-                targets.gate, event.offsets, part, receipt
-            ):
-                continue
             chunk = chunk_of(FORMAT_10, event.data, event.offsets, part, names)
             self._hand_down(chunk, part, receipt)
         if receipt.remaining == 0:
@@ -302,28 +301,37 @@ class Publisher:
             self._send(event, group, receipt)
 
     def _send(self, event: Publishes, part: Part, receipt: Receipt) -> None:
-        gate = part.targets.gate
-        if gate is not None and not self._admit(gate, event.offsets, part, receipt):
-            return
         chunk = chunk_of(FORMAT_091, event.data, event.offsets, part, b"")
         self._hand_down(chunk, part, receipt)
 
-    def _admit(self, gate: Gate, offsets: bytes, part: Part, receipt: Receipt) -> bool:
-        """Leave in `part`, which is one run, what its addresses take; return whether that is any.
-        The others are refused, or count as accepted."""
+    def _admit(self, gate: Gate, chunk: Chunk, part: Part, receipt: Receipt) -> Chunk | None:
+        """Return what the addresses take of the chunk, which has all messages of `part`, one run,
+        and leave only these in `part`. None: nothing. The others are refused, or count as accepted.
+        """
         self.gate = gate
-        count = part.last - part.first
-        kept, refused_by = gate.admit(offsets, part.first, part.last)
+        chunk = gate.stamped(chunk)
+        count = chunk.count()
+        kept, refused_by = gate.admit(chunk.offsets, 0, int(count))
         if kept == count:
-            return True
+            return chunk
         if refused_by != 0:
             receipt.refused_by = refused_by
             refuse(receipt, [(int(part.first), int(part.last))], kept, count)
         part.last = part.first + kept
-        return kept > 0
+        if kept == 0:
+            return None
+        offsets = chunk.offsets[: 4 * kept + 4]
+        return Chunk(chunk.format_tag, chunk.data, chunk.base, offsets, chunk.info, chunk.names)
 
-    def _hand_down(self, chunk: Chunk, part: Part, receipt: Receipt) -> None:
+    def _hand_down(self, published: Chunk, part: Part, receipt: Receipt) -> None:
         """The chunk has the messages `part` of the event that `receipt` is for."""
+        chunk = published
+        gate = part.targets.gate
+        if gate is not None:
+            admitted = self._admit(gate, published, part, receipt)
+            if admitted is None:
+                return
+            chunk = admitted
         count = chunk.count()
         size = chunk.size()
         self._counts.sizes.observe(size, count)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.request import urlopen
 
+import pika
 import proton
 import pytest
 
@@ -281,3 +282,53 @@ def test_receiver_of_amqp10_gets_copies_of_a_non_destructive_queue(
             receiver.flow(1)
         receiver.close()
     wait_until_ready(channel, name, 3)
+
+
+# The time at which the broker took a message
+
+INGRESS_TIME = "x-opt-ingress-time"
+
+
+@both_kinds
+def test_consumers_of_both_protocols_see_when_the_broker_took_a_message(
+    open10: Callable[..., Any], channel: Any, name: str, kind: str
+) -> None:
+    declare(channel, name, kind, {"x-enable-ingress-timestamp": True})
+    connection = open10()
+    begun_ms = time.time_ns() // 1_000_000
+    publish(channel, name, b"0-9-1", headers={INGRESS_TIME: 1})
+    assert outcome_of(connection.create_sender(f"/queues/{name}"), proton.Message("1.0")) == (
+        ACCEPTED
+    )
+    wait_until_ready(channel, name, 2)
+    ended_ms = time.time_ns() // 1_000_000
+    times = [channel.basic_get(name)[1].headers[INGRESS_TIME] for _ in range(2)]
+    assert begun_ms <= times[0] <= times[1] <= ended_ms
+    channel.basic_recover(requeue=True)
+    receiver = connection.create_receiver(f"/queues/{name}", credit=2)
+    found = []
+    for _ in times:
+        found.append(int(receiver.receive(timeout=60).annotations[INGRESS_TIME]))
+        receiver.accept()
+    assert sorted(found) == times
+
+
+def test_messages_to_an_exchange_have_their_time_in_all_queues_and_others_have_none(
+    own_broker: Broker, channel: Any, name: str
+) -> None:
+    channel.exchange_declare(
+        name, "fanout", durable=True, arguments={"x-enable-ingress-timestamp": True}
+    )
+    queues = [f"{name} {number}" for number in range(2)]
+    for queue in queues:
+        declare(channel, queue)
+        channel.queue_bind(queue, name)
+    channel.basic_publish(name, "", b"by the exchange", pika.BasicProperties())
+    publish(channel, queues[0], b"by the queue")
+    wait_until_ready(channel, queues[0], 2)
+    times = [channel.basic_get(queue, auto_ack=True)[1].headers[INGRESS_TIME] for queue in queues]
+    assert times[0] == times[1]
+    assert channel.basic_get(queues[0], auto_ack=True)[1].headers is None
+    for queue in queues:
+        channel.queue_delete(queue)
+    channel.exchange_delete(name)

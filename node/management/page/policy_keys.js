@@ -71,6 +71,9 @@ export const KEYS = {
   "page-full-policy": { kind: ["DROP", "FAIL"], is: "all", means: "beyond the page limits" },
   "producer-max-rate": { kind: "number", is: "all", means: "messages a second of a publisher" },
   "producer-window-size": { kind: "number", is: "all", means: "bytes that a sender has under way" },
+  "enable-ingress-timestamp": {
+    kind: "flag", is: "all", means: "messages get the time at which the broker took them",
+  },
   "amqp-credits": { kind: "number", is: "all", means: "credit of an AMQP 1.0 sender" },
   "amqp-low-credits": { kind: "number", is: "all", means: "credit at which it is granted again" },
   "consumer-window-size": {

@@ -173,6 +173,7 @@ GOOD: list[tuple[dict[str, object], str, list[object]]] = [
     (QUORUM, "x-producer-window-size", [-1, 1024, 1 << 40]),
     (CLASSIC, "x-amqp-credits", [1, 100]),
     (QUORUM, "x-amqp-low-credits", [0, 30]),
+    (CLASSIC, "x-enable-ingress-timestamp", [True, False]),
 ]
 
 BAD: list[tuple[dict[str, object], str, object, str]] = [
