@@ -151,7 +151,9 @@ class ClusterSection:
     beat_interval_ms: Annotated[int, Meta(ge=10, le=10_000)] = 100
     silence_ms: Annotated[int, Meta(ge=100, le=600_000)] = 5000  # a connection is given up after
     handshake_timeout_ms: Annotated[int, Meta(ge=100, le=600_000)] = 5000
-    home_down_ms: Annotated[int, Meta(ge=500, le=600_000)] = 5000  # then its queues are down
+    # A node that cannot be reached for so long: its classic queues are down, and what its consumers
+    # hold of classic and mirrored queues of other nodes is redelivered.
+    home_down_ms: Annotated[int, Meta(ge=500, le=600_000)] = 5000
     peer_bytes_max: Annotated[ByteCount, Meta(ge=1024 * 1024)] = 64 * 1024 * 1024  # unsent, each
     # Which nodes stop serving classic and mirrored queues when they cannot reach others.
     partition_handling: Literal["pause_minority", "pause_if_all_down", "autoheal", "ignore"] = (

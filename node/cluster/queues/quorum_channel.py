@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING
 
 from node.cluster.queues.group_member import GroupMember
 from node.cluster.queues.mirrors import Mirrors
-from node.cluster.queues.suspending import Suspending
+from node.cluster.queues.suspending import DISCONNECTED_MS, LedQueue, Suspending
 from node.events.logs import ids_of
 from node.recovery.damage import Damage, shown
 from queues.definitions.arguments import decode_arguments
@@ -111,7 +111,7 @@ class QuorumQueues:
         self._unknown: list[int] = []  # the other way round
         self._is_joined = False
         self._crashed: dict[int, FoundGroup] = {}  # damaged ones that are the only member
-        self._suspending = Suspending(self.members, self._is_known)
+        self._suspending = Suspending(self.members, self._is_known, self._patience_ms)
         owners = [uid for uid in snapshots.owners if uid != METADATA_OWNER]
         self.found.begin(owners, snapshots.load_slices)
 
@@ -588,6 +588,12 @@ class QuorumQueues:
             if process != 0:
                 found[process] = row.id
         return found
+
+    def _patience_ms(self, queue: LedQueue) -> int:
+        """Clients of classic queues, mirrored ones too, expect what a lost consumer held soon."""
+        if isinstance(queue, QuorumMember) and queue.mirror.joined > 0:
+            return self._broker.config.cluster.home_down_ms
+        return DISCONNECTED_MS
 
     def _is_known(self, process: int) -> bool:
         return process == self._broker.incarnation or process in self._processes()

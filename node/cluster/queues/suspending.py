@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 from queues.machine.commands import Command, EndProcess, Suspend, Unsuspend
 
-CONSUMER_DISCONNECTED_MS: Final = 60_000
+DISCONNECTED_MS: Final = 60_000  # what consumers of a quorum queue hold is then returned
 
 
 class LedQueue(Protocol):
@@ -32,14 +32,24 @@ class LedQueue(Protocol):
     def order(self, command: Command) -> bool: ...
 
 
+Patience = Callable[[LedQueue], int]
+
+
 class Suspending:
     """See the module. Invariant: queues led here hold `_cut_off` suspended and no other, or an
     order that makes it so is on its way."""
 
-    def __init__(self, queues: Mapping[int, LedQueue], is_known: Callable[[int], bool]) -> None:
-        """`is_known`: whether there is such a process, as far as this node has heard."""
+    def __init__(
+        self,
+        queues: Mapping[int, LedQueue],
+        is_known: Callable[[int], bool],
+        patience_ms: Patience,
+    ) -> None:
+        """`is_known`: whether there is such a process, as far as this node has heard.
+        `patience_ms`: how long consumers that cannot be reached keep messages of a queue."""
         self._queues = queues
         self._is_known = is_known
+        self._patience_ms = patience_ms
         self._cut_off: set[int] = set()
 
     def reach(self, cut_off: set[int]) -> None:
@@ -72,6 +82,6 @@ class Suspending:
     def _settle(self, queue: LedQueue, processes: Iterable[int]) -> None:
         for process in sorted(processes):
             if process in self._cut_off:
-                queue.order(Suspend(process, CONSUMER_DISCONNECTED_MS))
+                queue.order(Suspend(process, self._patience_ms(queue)))
             else:
                 queue.order(Unsuspend(process))

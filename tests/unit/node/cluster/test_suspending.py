@@ -17,6 +17,8 @@ from queues.machine.fifo import Fifo
 
 NEAR = 7  # the process that publishes
 FAR = 8  # the one with the consumers
+PATIENCE_MS = 5000
+NOW_MS = 1000
 PUBLISHER = SessionId(NEAR << 64 | 1)
 
 
@@ -33,7 +35,7 @@ class Queue:
     def commit(self) -> list[Effect]:
         """What was proposed is applied, by all."""
         commands, self.proposed = self.proposed, []
-        return self.machine.apply(commands, 1_000)
+        return self.machine.apply(commands, NOW_MS)
 
     def give(self, session: SessionId, command: Command) -> list[Effect]:
         number = self._numbers[session] = self._numbers.get(session, 0) + 1
@@ -79,7 +81,8 @@ class World:
         self.known = {NEAR, FAR}
         self.ends = {name: End(name, self.queue) for name in ("one", "two")}
         self.nodes = {
-            name: Suspending({1: end}, self.known.__contains__) for name, end in self.ends.items()
+            name: Suspending({1: end}, self.known.__contains__, lambda _: PATIENCE_MS)
+            for name, end in self.ends.items()
         }
         self.published = 0
         self.lead("one")
@@ -106,6 +109,17 @@ def test_consumers_of_a_node_that_cannot_be_reached_wait_until_it_can() -> None:
     assert world.delivered() == 0
     world.nodes["one"].reach(set())
     assert world.delivered() == 2
+
+
+def test_what_consumers_hold_that_cannot_be_reached_for_too_long_is_returned() -> None:
+    world = World()
+    assert world.delivered() == 1
+    assert world.queue.machine.checked_out == 1
+    world.nodes["one"].reach({FAR})
+    world.queue.commit()
+    for now_ms, held in ((NOW_MS + PATIENCE_MS - 1, 1), (NOW_MS + PATIENCE_MS, 0)):
+        world.queue.machine.apply([], now_ms)
+        assert world.queue.machine.checked_out == held
 
 
 def test_a_node_that_came_back_while_nobody_led_is_served_by_who_leads_next() -> None:
