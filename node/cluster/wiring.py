@@ -421,6 +421,7 @@ class ClusterParts:
 
     def _tick_queues(self) -> None:
         self._queues.tick()
+        self._quorum.watch_processes()
         self._leaders.tick()
         self._usage.tick()
         self._addresses.tick()

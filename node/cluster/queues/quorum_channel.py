@@ -32,7 +32,12 @@ from typing import TYPE_CHECKING
 
 from node.cluster.queues.group_member import GroupMember
 from node.cluster.queues.mirrors import Mirrors
-from node.cluster.queues.suspending import DISCONNECTED_MS, LedQueue, Suspending
+from node.cluster.queues.suspending import (
+    DISCONNECTED_MS,
+    ENDED_MS,
+    LedQueue,
+    Suspending,
+)
 from node.events.logs import ids_of
 from node.recovery.damage import Damage, shown
 from queues.definitions.arguments import decode_arguments
@@ -112,6 +117,7 @@ class QuorumQueues:
         self._is_joined = False
         self._crashed: dict[int, FoundGroup] = {}  # damaged ones that are the only member
         self._suspending = Suspending(self.members, self._is_known, self._patience_ms)
+        self._were_connected: set[int] = set()  # processes that had a connection to this one
         owners = [uid for uid in snapshots.owners if uid != METADATA_OWNER]
         self.found.begin(owners, snapshots.load_slices)
 
@@ -589,10 +595,10 @@ class QuorumQueues:
                 found[process] = row.id
         return found
 
-    def _patience_ms(self, queue: LedQueue) -> int:
-        """Clients of classic queues, mirrored ones too, expect what a lost consumer held soon."""
+    def _patience_ms(self, queue: LedQueue, has_ended: bool) -> int:
+        """Consumers of a classic queue, mirrored ones too, lose their messages sooner (0110)."""
         if isinstance(queue, QuorumMember) and queue.mirror.joined > 0:
-            return self._broker.config.cluster.home_down_ms
+            return ENDED_MS if has_ended else self._broker.config.cluster.home_down_ms
         return DISCONNECTED_MS
 
     def _is_known(self, process: int) -> bool:
@@ -603,15 +609,22 @@ class QuorumQueues:
         if not is_up:
             self._suspending.ended(process)
 
+    def watch_processes(self) -> None:
+        """Suspend sessions of nodes that cannot be reached, and resume those of nodes that can.
+        Called every 100 ms: a node that connects again within ENDED_MS keeps its messages."""
+        cut_off: set[int] = set()
+        connected: set[int] = set()
+        for process, member in self._processes().items():
+            if not self._cluster.is_trusted(member):
+                cut_off.add(process)
+            if self._cluster.is_connected(member):
+                connected.add(process)
+        ended = (cut_off & self._were_connected) - connected
+        self._were_connected = connected | ended
+        self._suspending.reach(cut_off, ended)
+
     def tick(self) -> None:
-        """Sessions of nodes that cannot be reached wait; they go on when these are there again."""
-        self._suspending.reach(
-            {
-                process
-                for process, member in self._processes().items()
-                if not self._cluster.is_trusted(member)
-            }
-        )
+        """Do what is due about once a second."""
         self.quorum_proxies.tick()
         for uid in list(self._renewing):
             queue = self._broker.metadata.queue(uid)

@@ -1,12 +1,12 @@
-"""Processes that queues led here are to hold suspended: their nodes cannot be reached.
+"""Suspend the sessions of processes that this node cannot reach, in queues that it leads.
 
-Takes who cannot be reached (`reach`), which queue has come to be led here (`led`) and whose process
-is gone (`ended`), and orders what follows from that: `Suspend`, `Unsuspend`, `EndProcess`. What a
-machine holds suspended was ordered by the leader of that time, perhaps another node or an earlier
-leadership of this one, of which the next order was lost: so who begins to lead compares the machine
-with what this node sees, in both directions. All three commands may be given once too often.
+Takes which processes cannot be reached (`reach`), which queue this node begins to lead (`led`) and
+which process has ended (`ended`), and orders `Suspend`, `Unsuspend` and `EndProcess`. The machine
+may have suspended processes by order of an earlier leader whose next order was lost. A node that
+begins to lead a queue therefore compares the machine with what it sees itself, in both directions.
+The machine ignores a second order of the same kind.
 
-Looks at queues only where something has changed. Not compiled.
+Looks at queues only when something has changed. Not compiled.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -15,6 +15,7 @@ from typing import Final, Protocol
 from queues.machine.commands import Command, EndProcess, Suspend, Unsuspend
 
 DISCONNECTED_MS: Final = 60_000  # what consumers of a quorum queue hold is then returned
+ENDED_MS: Final = 500  # of a mirrored queue, if the connection to their node has ended
 
 
 class LedQueue(Protocol):
@@ -32,7 +33,7 @@ class LedQueue(Protocol):
     def order(self, command: Command) -> bool: ...
 
 
-Patience = Callable[[LedQueue], int]
+Patience = Callable[[LedQueue, bool], int]  # of a queue; whether the connection has ended
 
 
 class Suspending:
@@ -46,16 +47,19 @@ class Suspending:
         patience_ms: Patience,
     ) -> None:
         """`is_known`: whether there is such a process, as far as this node has heard.
-        `patience_ms`: how long consumers that cannot be reached keep messages of a queue."""
+        `patience_ms`: how long consumers that cannot be reached keep messages of a queue. The
+        machine keeps the first one that it was given."""
         self._queues = queues
         self._is_known = is_known
         self._patience_ms = patience_ms
         self._cut_off: set[int] = set()
+        self._ended: set[int] = set()
 
-    def reach(self, cut_off: set[int]) -> None:
-        """These cannot be reached, all others can."""
+    def reach(self, cut_off: set[int], ended: set[int]) -> None:
+        """These cannot be reached, all others can. `ended`: those whose connection has ended."""
         changed = cut_off ^ self._cut_off
         self._cut_off = cut_off
+        self._ended = ended
         if changed:
             # Whatever the machine has: the order before may still be on its way to it.
             for queue in self._queues.values():
@@ -82,6 +86,6 @@ class Suspending:
     def _settle(self, queue: LedQueue, processes: Iterable[int]) -> None:
         for process in sorted(processes):
             if process in self._cut_off:
-                queue.order(Suspend(process, self._patience_ms(queue)))
+                queue.order(Suspend(process, self._patience_ms(queue, process in self._ended)))
             else:
                 queue.order(Unsuspend(process))

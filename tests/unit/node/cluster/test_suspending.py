@@ -2,7 +2,9 @@
 then.
 """
 
-from node.cluster.queues.suspending import Suspending
+import pytest
+
+from node.cluster.queues.suspending import ENDED_MS, LedQueue, Suspending
 from queues.machine.commands import (
     Attach,
     Command,
@@ -20,6 +22,10 @@ FAR = 8  # the one with the consumers
 PATIENCE_MS = 5000
 NOW_MS = 1000
 PUBLISHER = SessionId(NEAR << 64 | 1)
+
+
+def patience_ms(queue: LedQueue, has_ended: bool) -> int:
+    return ENDED_MS if has_ended else PATIENCE_MS
 
 
 class Queue:
@@ -81,7 +87,7 @@ class World:
         self.known = {NEAR, FAR}
         self.ends = {name: End(name, self.queue) for name in ("one", "two")}
         self.nodes = {
-            name: Suspending({1: end}, self.known.__contains__, lambda _: PATIENCE_MS)
+            name: Suspending({1: end}, self.known.__contains__, patience_ms)
             for name, end in self.ends.items()
         }
         self.published = 0
@@ -105,57 +111,83 @@ class World:
 
 def test_consumers_of_a_node_that_cannot_be_reached_wait_until_it_can() -> None:
     world = World()
-    world.nodes["one"].reach({FAR})
+    world.nodes["one"].reach({FAR}, set())
     assert world.delivered() == 0
-    world.nodes["one"].reach(set())
+    world.nodes["one"].reach(set(), set())
     assert world.delivered() == 2
 
 
-def test_what_consumers_hold_that_cannot_be_reached_for_too_long_is_returned() -> None:
+@pytest.mark.parametrize(
+    ("ended", "after_ms"), [(set[int](), PATIENCE_MS), ({FAR}, ENDED_MS)], ids=["silent", "ended"]
+)
+def test_what_consumers_hold_that_cannot_be_reached_for_too_long_is_returned(
+    ended: set[int], after_ms: int
+) -> None:
     world = World()
     assert world.delivered() == 1
     assert world.queue.machine.checked_out == 1
-    world.nodes["one"].reach({FAR})
+    world.nodes["one"].reach({FAR}, ended)
     world.queue.commit()
-    for now_ms, held in ((NOW_MS + PATIENCE_MS - 1, 1), (NOW_MS + PATIENCE_MS, 0)):
+    for now_ms, held in ((NOW_MS + after_ms - 1, 1), (NOW_MS + after_ms, 0)):
         world.queue.machine.apply([], now_ms)
         assert world.queue.machine.checked_out == held
+
+
+def test_a_process_that_connects_again_in_time_keeps_its_messages() -> None:
+    world = World()
+    assert world.delivered() == 1
+    world.nodes["one"].reach({FAR}, {FAR})
+    world.queue.commit()
+    world.nodes["one"].reach(set(), set())
+    world.queue.commit()
+    world.queue.machine.apply([], NOW_MS + PATIENCE_MS)
+    assert world.queue.machine.checked_out == 1
+
+
+def test_a_new_leader_requeues_messages_of_a_process_whose_connection_has_ended() -> None:
+    world = World()
+    assert world.delivered() == 1
+    world.nodes["two"].reach({FAR}, {FAR})
+    world.lead("two")
+    world.queue.commit()
+    world.queue.machine.apply([], NOW_MS + ENDED_MS)
+    assert world.queue.machine.checked_out == 0
 
 
 def test_a_node_that_came_back_while_nobody_led_is_served_by_who_leads_next() -> None:
     for successor in ("two", "one"):
         world = World()
-        world.nodes["one"].reach({FAR})
+        world.nodes["one"].reach({FAR}, set())
         assert world.delivered() == 0
         world.lead("")
-        world.nodes["one"].reach(set())
+        world.nodes["one"].reach(set(), set())
         world.lead(successor)
         assert world.delivered() == 2, successor
 
 
 def test_a_word_of_its_return_that_was_lost_with_the_leader_is_said_again() -> None:
     world = World()
-    world.nodes["one"].reach({FAR})
+    world.nodes["one"].reach({FAR}, set())
     assert world.delivered() == 0
-    world.nodes["one"].reach(set())
+    world.nodes["one"].reach(set(), set())
     world.lead("two")
     assert world.delivered() == 2
 
 
 def test_a_node_that_comes_back_before_its_suspension_is_committed_is_not_suspended() -> None:
     world = World()
-    world.nodes["one"].reach({FAR})
-    world.nodes["one"].reach(set())
+    world.nodes["one"].reach({FAR}, set())
+    world.nodes["one"].reach(set(), set())
     assert world.delivered() == 1
 
 
 def test_a_node_whose_sessions_have_all_ended_meanwhile_is_served_when_it_is_back() -> None:
     world = World()
-    world.nodes["one"].reach({FAR})
+    world.nodes["one"].reach({FAR}, set())
     world.queue.commit()
     session = SessionId(FAR << 64 | 1)
     world.queue.give(session, EndSession(session))
-    world.nodes["one"].reach(set())
+    world.nodes["one"].reach(set(), set())
     world.queue.commit()
     world.queue.consume(SessionId(FAR << 64 | 2))
     assert world.delivered() == 1
@@ -163,7 +195,7 @@ def test_a_node_whose_sessions_have_all_ended_meanwhile_is_served_when_it_is_bac
 
 def test_a_new_leader_suspends_whom_it_cannot_reach_itself() -> None:
     world = World()
-    world.nodes["two"].reach({FAR})
+    world.nodes["two"].reach({FAR}, set())
     assert world.delivered() == 1
     world.lead("two")
     assert world.delivered() == 0
@@ -173,7 +205,7 @@ def test_a_new_leader_ends_processes_that_are_gone_suspended_or_not() -> None:
     for suspends in (False, True):
         world = World()
         if suspends:
-            world.nodes["one"].reach({FAR})
+            world.nodes["one"].reach({FAR}, set())
             world.queue.commit()
         world.known.remove(FAR)
         world.lead("two")
@@ -193,10 +225,10 @@ def test_a_process_that_has_ended_is_ended_where_it_is_known_and_led() -> None:
 
 def test_nothing_is_ordered_where_nothing_has_changed() -> None:
     world = World()
-    world.nodes["one"].reach({FAR})
+    world.nodes["one"].reach({FAR}, set())
     world.queue.commit()
-    world.nodes["one"].reach({FAR})
+    world.nodes["one"].reach({FAR}, set())
     world.lead("one")
-    world.nodes["two"].reach({FAR})
-    world.nodes["two"].reach(set())
+    world.nodes["two"].reach({FAR}, set())
+    world.nodes["two"].reach(set(), set())
     assert not world.queue.proposed
