@@ -27,3 +27,12 @@ def tools_folder() -> Path:
     """Where `.ci/run` puts what npm and Maven fetch."""
     default = Path(__file__).resolve().parent.parent.parent / ".tools"
     return Path(os.environ.get("WARREN_TOOLS") or default)
+
+
+def node_js(*packages: str) -> str:
+    """Path of Node.js; the tools folder has these packages of npm."""
+    node = program("node", "nodejs")
+    for package in packages:
+        if not (tools_folder() / "node_modules" / package).is_dir():
+            missing(f"{package} is not there: npm install --prefix {tools_folder().name} {package}")
+    return node

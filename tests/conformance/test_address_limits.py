@@ -3,9 +3,12 @@
 Statements about producers in the manual of Apache ActiveMQ Artemis (flow control), one test each.
 """
 
+import json
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, Final
 
 import pika
@@ -13,16 +16,18 @@ import pika.exceptions
 import proton
 import pytest
 from proton.handlers import MessagingHandler
-from proton.reactor import Container
+from proton.reactor import Container, SenderOption
 
 from tests.conformance.broker import CONFIG, Broker, drain, ready_count
 from tests.conformance.http_api import HttpApi
+from tests.conformance.programs import node_js, tools_folder
 from tests.conformance.proton10 import ACCEPTED, REJECTED, connect10, data_message, outcome_of
 from tests.waiting import eventually
 from warren.testing import Node
 
 KINDS: Final = pytest.mark.parametrize("kind", ["classic", "quorum"])
 BODY: Final = b"x" * 1000
+CREDIT: Final = Path(__file__).resolve().parent / "rhea" / "credit.js"
 SAFE: Final = pika.BasicProperties(delivery_mode=2)
 
 
@@ -70,11 +75,21 @@ def is_accepted(channel: Any, queue: str, body: bytes = BODY) -> bool:
 
 
 class Publishing(threading.Thread):
-    """A connection that publishes as fast as it may, with confirms or without."""
+    """A connection that publishes as fast as it may."""
 
-    def __init__(self, broker: Broker, queue: str, count: int, exchange: str = "") -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        queue: str,
+        count: int,
+        exchange: str = "",
+        body: bytes = BODY,
+        confirms: bool = True,
+    ) -> None:
         super().__init__(daemon=True)
         self._connection = broker.connect()
+        self._body = body
+        self._confirms = confirms
         self._queue = queue
         self._exchange = exchange
         self._count = count
@@ -82,9 +97,10 @@ class Publishing(threading.Thread):
 
     def run(self) -> None:
         channel = self._connection.channel()
-        channel.confirm_delivery()
+        if self._confirms:
+            channel.confirm_delivery()
         for _ in range(self._count):
-            channel.basic_publish(self._exchange, self._queue, BODY, SAFE)
+            channel.basic_publish(self._exchange, self._queue, self._body, SAFE)
             self.sent += 1
         self._connection.close()
 
@@ -176,6 +192,36 @@ def test_block_holds_a_publisher_until_messages_are_consumed(
     assert most <= 11
 
 
+@KINDS
+def test_a_client_that_asks_for_no_confirms_is_held_by_its_socket(
+    broker: Broker, channel: Any, api: HttpApi, name: str, kind: str
+) -> None:
+    """A connection is read up to its next publish, 512 KiB at once; the rest waits in sockets."""
+    limit, size, count = 500_000, 10_000, 2_000
+    declare(channel, name, kind, max_size_bytes=limit, address_full_policy="BLOCK")
+    publisher = Publishing(broker, name, count, body=bytes(size), confirms=False)
+    publisher.start()
+    looks: list[int] = []
+
+    def is_stopped() -> bool:
+        """Whether it has been held and has sent nothing for 25 looks."""
+        looks.append(publisher.sent if address_row(api, name)["blocked_publishers"] else -1)
+        return looks[-1] > 0 and looks[-25:] == [looks[-1]] * 25
+
+    eventually(is_stopped)
+    held = ready_count(channel, name)
+    assert limit // (size + 100) <= held <= (limit + 2 * (512 << 10)) // size
+    assert held < publisher.sent < count
+    channel.basic_qos(prefetch_count=10)
+    for taken, (method, _, _) in enumerate(channel.consume(name, inactivity_timeout=60), 1):
+        assert method is not None, f"{taken - 1} of {count} came"
+        channel.basic_ack(method.delivery_tag)
+        if taken == count:
+            break
+    publisher.join(60)
+    assert publisher.sent == count
+
+
 def test_the_limit_counts_all_queues_bound_to_the_address(
     broker: Broker, channel: Any, policy: Callable[..., None], name: str
 ) -> None:
@@ -222,19 +268,32 @@ def test_several_producers_together_exceed_the_limit_by_a_bounded_amount(
     assert sum(each.sent for each in publishers) == total
 
 
+class Window(SenderOption):
+    """Asks for credits in bytes."""
+
+    def __init__(self, window_bytes: int) -> None:
+        self._window_bytes = window_bytes
+
+    def apply(self, sender: Any) -> None:
+        sender.properties = {proton.symbol("warren:producer-window-bytes"): self._window_bytes}
+
+
 class Sending(MessagingHandler):
     """Sends whenever it has credit; counts what it sent and what credit it ever had."""
 
-    def __init__(self, url: str, address: str, count: int) -> None:
+    def __init__(self, url: str, address: str, count: int, window_bytes: int | None) -> None:
         super().__init__()
         self._url, self._address, self._count = url, address, count
+        self._options = None if window_bytes is None else Window(window_bytes)
         self.sent = self.answered = self.rejected = 0
         self.first_credit = 0
         self.sender: Any = None
 
     def on_start(self, event: Any) -> None:
         connection = event.container.connect(self._url, allowed_mechs="PLAIN")
-        self.sender = event.container.create_sender(connection, self._address)
+        self.sender = event.container.create_sender(
+            connection, self._address, options=self._options
+        )
 
     def on_sendable(self, event: Any) -> None:
         self.first_credit = self.first_credit or event.sender.credit
@@ -256,10 +315,10 @@ class Sending(MessagingHandler):
 
 
 @pytest.fixture
-def sending(broker: Broker, name: str) -> Callable[[int], Sending]:
-    def begin(count: int) -> Sending:
+def sending(broker: Broker, name: str) -> Callable[..., Sending]:
+    def begin(count: int, window_bytes: int | None = None) -> Sending:
         url = f"amqp://guest:guest@{broker.host}:{broker.port}"
-        handler = Sending(url, f"/queues/{name}", count)
+        handler = Sending(url, f"/queues/{name}", count, window_bytes)
         threading.Thread(target=Container(handler).run, daemon=True).start()
         return handler
 
@@ -287,16 +346,56 @@ def test_credit_is_100_and_stops_when_the_address_is_full(
     eventually(lambda: handler.answered == 300)
 
 
-def test_messages_above_the_reject_threshold_are_rejected(
-    channel: Any, sending: Callable[[int], Sending], name: str
+def test_credit_is_granted_again_when_30_are_left_and_100_may_exceed_the_limit(
+    broker: Broker, channel: Any, api: HttpApi, name: str
 ) -> None:
+    """With rhea. Without a threshold nothing is rejected."""
+    declare(
+        *(channel, name, "classic"),
+        max_size_messages=200,
+        address_full_policy="BLOCK",
+        amqp_credits=100,
+        amqp_low_credits=30,
+    )
+    arguments = [broker.host, str(broker.port), name, "100", "30", "1000"]
+    client = subprocess.Popen(
+        [node_js("rhea"), str(CREDIT), *arguments], cwd=tools_folder(), stdout=subprocess.PIPE
+    )
+    try:
+        eventually(lambda: is_stopped(address_row(api, name)), client.poll)
+        assert 200 <= ready_count(channel, name) <= 300
+        numbers = [str(number).encode() for number in range(1, 1001)]
+        found: list[bytes] = []
+        for _, _, body in channel.consume(name, auto_ack=True, inactivity_timeout=60):
+            assert body is not None, f"{len(found)} of 1,000 came"
+            found.append(body)
+            if len(found) == len(numbers):
+                break
+        report = json.loads(client.communicate(timeout=60)[0])
+    finally:
+        client.kill()
+        client.communicate()
+    assert report == {"granted": 100, "left": 31, "again": 100, "accepted": 1000}
+    assert found == numbers
+
+
+def is_stopped(row: Any) -> bool:
+    """Whether the only publisher of the address is held and has no credit."""
+    return bool(row["blocked_publishers"] == 1 and row["granted_credit"] == 0)
+
+
+@pytest.mark.parametrize("window_bytes", [None, 16 << 10])
+def test_messages_above_the_reject_threshold_are_rejected(
+    channel: Any, sending: Callable[..., Sending], name: str, window_bytes: int | None
+) -> None:
+    """Also those of a client that asks for credits in bytes and ignores them."""
     declare(
         *(channel, name, "classic"),
         max_size_bytes=10_000,
         max_size_bytes_reject_threshold=30_000,
         address_full_policy="BLOCK",
     )
-    handler = sending(100)
+    handler = sending(100, window_bytes)
     eventually(lambda: handler.answered == 100)
     assert 65 <= handler.rejected <= 75
     assert ready_count(channel, name) == 100 - handler.rejected
@@ -342,6 +441,18 @@ def test_a_producer_never_exceeds_its_rate(broker: Broker, channel: Any, name: s
     took = time.monotonic() - begun
     assert publisher.sent == 400
     assert took >= 400 / 200 * 0.94  # The burst is a twentieth of a second's worth.
+
+
+def test_producer_rate_of_minus_1_disables_it(
+    broker: Broker, channel: Any, policy: Callable[..., None], name: str
+) -> None:
+    """It does so for one queue of a policy, whose rate would hold the publisher for 2 minutes."""
+    policy(producer_max_rate=1)
+    declare(channel, name, "classic", producer_max_rate=-1)
+    publisher = Publishing(broker, name, 120)
+    publisher.start()
+    publisher.join(60)
+    assert publisher.sent == 120
 
 
 def test_a_link_never_exceeds_its_rate(

@@ -11,7 +11,7 @@ import pika
 import pytest
 
 from tests.conformance.broker import Broker
-from tests.conformance.programs import missing, program, tools_folder
+from tests.conformance.programs import node_js, tools_folder
 
 SCRIPT: Final = Path(__file__).resolve().parent / "rhea" / "session.js"
 QUEUE: Final = "rhea-session"
@@ -20,10 +20,7 @@ COUNT: Final = 500
 
 @pytest.fixture(scope="module", params=["tcp", "websocket"])
 def report(broker: Broker, request: pytest.FixtureRequest) -> dict[str, Any]:
-    node = program("node", "nodejs")
-    for package in ("rhea", "ws"):
-        if not (tools_folder() / "node_modules" / package).is_dir():
-            missing(f"{package} is not there: npm install --prefix {tools_folder().name} {package}")
+    node = node_js("rhea", "ws")
     if broker.node is None:
         pytest.skip("WARREN_TEST_URL: this broker is not ours")
     web = request.param == "websocket"
