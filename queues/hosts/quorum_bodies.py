@@ -65,18 +65,31 @@ class Bodies:
         core = self._core
         end = first + chunk.count()
         at = max(first, core.machine.next_seq)
-        missing: list[tuple[int, int]] = []
-        for found, found_count in core.store.spans_within(at, end - at):
-            if found > at:
-                missing.append((at, found - at))
-            at = found + found_count
-        if end > at:
-            missing.append((at, end - at))
-        for run_first, run_count in missing:
+        for run_first, run_count in self._absent(at, end):
             piece = cut_of(chunk, run_first - first, run_count)
             self._core.journal.write_now(piece, core.uid, run_first, now_ms)
             core.store.add(run_first, piece, 0, run_count, True)
             self.promises.add(run_first, run_count)
+
+    def _absent(self, first: i64, end: i64) -> list[tuple[int, int]]:
+        """Which of these messages have no body here, ascending."""
+        absent: list[tuple[int, int]] = []
+        at = first
+        for found, found_count in self._core.store.spans_within(at, end - at):
+            if found > at:
+                absent.append((at, found - at))
+            at = found + found_count
+        if end > at:
+            absent.append((at, end - at))
+        return absent
+
+    def lost_below(self, end: i64) -> list[tuple[int, int]]:
+        """Messages of the queue whose bodies are not here. Only a mirror that is not synchronised
+        has such: entries that it received came without bodies of messages that were settled."""
+        lost: list[tuple[int, int]] = []
+        for first, count in self._core.machine.queue_within(1, end - 1):
+            lost.extend(self._absent(first, first + count))
+        return lost
 
     def taken(self, first: i64, count: i64) -> None:
         """The machine has these now."""

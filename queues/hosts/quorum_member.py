@@ -47,6 +47,7 @@ from queues.machine.commands import (
     TERM_SHIFT,
     Command,
     Configure,
+    DropLost,
     EndSession,
     Inspect,
     Leads,
@@ -550,8 +551,11 @@ class QuorumMember:
         self._next_seq = term << TERM_SHIFT | 1
         self.core.options = machine.options
         commands: list[Command] = [Leads(term)]
-        if machine.next_seq >> TERM_SHIFT < self.reborn_term or self._has_lost(term):
+        has_lost = self._has_lost(term)
+        if has_lost or machine.next_seq >> TERM_SHIFT < self.reborn_term:
             commands.extend(self._sweep())
+        if has_lost:
+            commands.append(DropLost(self.bodies.lost_below(machine.next_seq)))
         if is_new or not machine.options.same(self.core.wanted(self.options)):
             commands.append(self._configuration())
         self._stepped.append(Batch(UNTIMED, self._next_seq, commands))

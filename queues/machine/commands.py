@@ -51,6 +51,7 @@ BURIED: Final = 19
 STORE_OFFSETS: Final = 20  # the rest concern streams alone
 QUERY_TRACKING: Final = 21
 IDENTIFY: Final = 22
+DROP_LOST: Final = 23  # of mirrored queues
 
 TERM_BITS: Final = 23  # a message_seq is term << TERM_SHIFT | counter where leaders change
 TERM_SHIFT: Final = 40
@@ -340,6 +341,15 @@ class ReleaseDeadLetters(Command):
 
 
 @final
+class DropLost(Command):
+    """A mirror that is not synchronised begins to lead: it does not have these messages' bodies."""
+
+    def __init__(self, runs: list[tuple[int, int]]) -> None:
+        super().__init__(DROP_LOST)
+        self.runs = runs  # (first message_seq, count)
+
+
+@final
 class StoreOffsets(Command):
     """Consumers of a stream have come so far: (name, offset) each. Answered, once it is applied."""
 
@@ -468,7 +478,7 @@ def _encode_leadership(command: Command) -> bytes:
         return _u64(command.process) + _u64(command.timeout_ms)
     if isinstance(command, (Unsuspend, EndProcess)):
         return _u64(command.process)
-    if isinstance(command, ReleaseDeadLetters):
+    if isinstance(command, (ReleaseDeadLetters, DropLost)):
         runs = [_u64(first) + _u32(count) for first, count in command.runs]
         return _u32(len(runs)) + b"".join(runs)
     return _encode_tracking(command)
@@ -544,6 +554,8 @@ def _decode(kind: int, reader: "_Reader") -> Command:
         return Restarted(reader.take(8))
     if NUMBERED <= kind <= BURIED:
         return _decode_leadership(kind, reader)
+    if kind == DROP_LOST:
+        return DropLost(reader.runs())
     session = SessionId(reader.take(16))
     if STORE_OFFSETS <= kind <= IDENTIFY:
         return _decode_tracking(kind, session, reader)

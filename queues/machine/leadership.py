@@ -18,6 +18,7 @@ from queues.machine.commands import (
     TERM_SHIFT,
     Command,
     ConsumerKey,
+    DropLost,
     EndProcess,
     Enqueue,
     Leads,
@@ -33,6 +34,7 @@ from queues.machine.commands import (
 from queues.machine.consumers import Consumer
 from queues.machine.effects import (
     LEFT_BURIED,
+    LEFT_PURGED,
     LEFT_REFUSED,
     Activated,
     Attached,
@@ -52,6 +54,7 @@ from queues.machine.effects import (
     Unwanted,
 )
 from queues.machine.expiry import FAR
+from queues.machine.leaving import begin_leave
 from queues.machine.numbered_sessions import KNOWN, TAKEN, Resume, Resumed
 
 if TYPE_CHECKING:
@@ -74,12 +77,30 @@ def apply_leadership(machine: "Fifo", command: Command) -> None:
         _unsuspend(machine, command.process)
     elif isinstance(command, EndProcess):
         _end_process(machine, command.process)
+    elif isinstance(command, DropLost):
+        _drop_lost(machine, command)
     else:
         assert isinstance(command, ReleaseDeadLetters)
         for first, count in command.runs:
             for run_first, run_count in machine.pending_dead_letters.remove(first, count):
                 machine.let_go(run_first, run_count, LEFT_BURIED)
         machine.notes.pending_dead_letter_bytes = machine.pending_dead_letters.bytes
+
+
+def _drop_lost(machine: "Fifo", command: DropLost) -> None:
+    """These messages leave the queue, and are not dead-lettered. All sessions have been ended, so
+    no consumer holds one."""
+    for first, count in command.runs:
+        lost: list[tuple[int, int]] = []
+        for run_first, run_count in machine.ready.remove(first, count):
+            machine.notes.taken(run_first, run_count)
+            lost.append((run_first, run_count))
+        if machine.delays is not None:
+            lost.extend(machine.delays.remove(first, count))
+        for leaving in machine.leaving:
+            lost.extend(leaving.seqs.remove(first, count))
+        for run_first, run_count in lost:
+            begin_leave(machine.leaving, run_first, run_count, LEFT_PURGED)
 
 
 # Streams

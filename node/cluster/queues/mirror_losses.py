@@ -38,7 +38,7 @@ class Lengths(Protocol):
         """None: this node does not lead the queue."""
 
     def count_below(self, uid: int, seq: int) -> int:
-        """How many messages with lower sequence numbers this node has."""
+        """How many messages with lower sequence numbers this node has with their bodies."""
 
     def queue_of(self, uid: int) -> Queue | None: ...
 

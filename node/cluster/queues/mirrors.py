@@ -283,10 +283,11 @@ class Mirrors:
         return Length(int(count), int(member.core.machine.next_seq))
 
     def count_below(self, uid: int, seq: int) -> int:
-        core = self._broker.hosts.awake.get(uid)
-        if core is None:
+        member = self._queues.quorum(uid)
+        if member is None:
             return 0
-        return sum(count for _, count in core.machine.queue_within(1, seq - 1))
+        there = sum(count for _, count in member.core.machine.queue_within(1, seq - 1))
+        return there - sum(count for _, count in member.bodies.lost_below(seq))
 
     # A classic queue gets mirrors
 

@@ -21,6 +21,7 @@ from queues.machine.commands import (
     ConsumerKey,
     Credit,
     Detach,
+    DropLost,
     EndProcess,
     EndSession,
     Enqueue,
@@ -156,6 +157,7 @@ GOLDEN: list[tuple[Command, str]] = [
     (Suspend(0xFF << 56 | 1, 60_000), "1001" + "01000000000000ff" + "60ea000000000000"),
     (Unsuspend(0xFF << 56 | 1), "1101" + "01000000000000ff"),
     (EndProcess(0xFF << 56 | 1), "1201" + "01000000000000ff"),
+    (DropLost([(258, 1)]), "1701" + "01000000" + "0201000000000000" + "01000000"),
     (ReleaseDeadLetters([(258, 1)]), "1301" + "01000000" + "0201000000000000" + "01000000"),
     (
         StoreOffsets(SESSION, [(b"ab", 258)]),
@@ -213,6 +215,7 @@ COMMANDS: st.SearchStrategy[Command] = st.one_of(
     st.builds(Unsuspend, PROCESSES),
     st.builds(EndProcess, PROCESSES),
     st.builds(ReleaseDeadLetters, RUNS),
+    st.builds(DropLost, RUNS),
     st.builds(Enqueue, SESSIONS, U63, U32),
     st.builds(enqueue_of, SESSIONS, U63, st.integers(0, 5), I32, I64, st.integers(0, 7)),
     st.builds(Settle, KEYS, st.integers(ACCEPT, REJECT_TOO_LARGE), RUNS),

@@ -15,6 +15,7 @@ from queues.machine.commands import (
     ConsumerKey,
     Credit,
     Detach,
+    DropLost,
     EndProcess,
     EndSession,
     Enqueue,
@@ -36,6 +37,8 @@ from queues.machine.commands import (
 )
 from queues.machine.effects import (
     LEFT_BURIED,
+    LEFT_EXPIRED,
+    LEFT_PURGED,
     LEFT_REFUSED,
     LEFT_REJECTED,
     Applied,
@@ -435,6 +438,31 @@ def test_what_dies_is_kept_until_it_is_buried() -> None:
     assert led.apply(ReleaseDeadLetters([(1, 2), (9, 1)])) == [("left", 1, LEFT_BURIED)]
     assert led.apply(ReleaseDeadLetters([(1, 1)])) == []
     assert led.fifo.pending_dead_letters.count == 0
+
+
+def test_messages_whose_bodies_are_lost_leave_without_being_dead_lettered() -> None:
+    led = Led(Options(keeps_dead=True, dead_letters=True))
+    led.publish(4)
+    led.give(attach(ONE, 1, 1))
+    led.give(EndSession(ONE))
+    assert led.apply(DropLost([(1, 2), (9, 1)])) == [
+        ("left", 1, LEFT_PURGED),
+        ("left", 2, LEFT_PURGED),
+    ]
+    assert led.fifo.queue_within(1, 10) == [(3, 2)]
+    assert led.apply(DropLost([(1, 2)])) == []
+
+
+def test_messages_that_have_expired_and_whose_bodies_are_lost_are_not_dead_lettered() -> None:
+    led = Led(Options(ttl_ms=1000, dead_letters=True))
+    led.publish(4)
+    led.now_ms += 1000
+    assert led.apply(DropLost([(1, 3)])) == [
+        ("left", 4, LEFT_EXPIRED),
+        ("left", 1, LEFT_PURGED),
+        ("left", 2, LEFT_PURGED),
+        ("left", 3, LEFT_PURGED),
+    ]
 
 
 # Snapshots
