@@ -13,16 +13,19 @@ from node.streams.connection import StreamConnection
 from node.streams.lookup import advertised, log_refusal, stream_of
 from node.streams.metadata import answer_metadata
 from node.streams.publisher import NUMBER_END, StreamPublisher
+from node.streams.single_active import SingleActive
 from node.streams.subscription import Subscription
 from node.streams.super_streams import (
     create_super_stream,
     delete_super_stream,
+    partition_of,
     partitions_of,
     route_to,
 )
 from queues.definitions.metadata_outcomes import Exists, Outcome, Refused
 from queues.definitions.queue_arguments import STREAM
 from queues.streams.filtering import parse_filter
+from queues.streams.groups import NO_PARTITION
 from queues.streams.offsets import OFFSET_MAX, OffsetSpec, Start
 from warren.wire.errors import ProtocolError, ReplyCode
 from warren.wire.stream import codes
@@ -30,6 +33,8 @@ from warren.wire.stream.chunks import Entry, Unsupported, take_entry
 from warren.wire.stream.frames import Answer, BadFrame, Fields, FrameWriter
 
 REFERENCE_BYTES_MAX: Final = 255
+SINGLE: Final = "single-active-consumer"  # properties of a subscription
+SUPER: Final = "super-stream"
 MESSAGES_PER_TURN: Final = 1024  # of one connection
 BYTES_PER_TURN: Final = 1 << 20
 STARTS: Final[Mapping[int, Start]] = {
@@ -389,10 +394,27 @@ def _subscribe(endpoint: StreamConnection, fields: Fields) -> None:
         if member is None:
             code = codes.STREAM_NOT_AVAILABLE
         else:
-            subscription = Subscription(number, host, member, spec, properties, endpoint.mark)
+            is_single = properties.get(SINGLE) == "true"
+            subscription = Subscription(
+                number, host, member, spec, properties, endpoint.mark, not is_single
+            )
             subscription.grant(credit)
             endpoint.subscriptions[number] = subscription
+            answer(endpoint, fields, correlation, code)
+            if is_single:
+                _join_group(endpoint, subscription)
+            return
     answer(endpoint, fields, correlation, code)
+
+
+def _join_group(endpoint: StreamConnection, subscription: Subscription) -> None:
+    partition = NO_PARTITION
+    if SUPER in subscription.properties:
+        name = subscription.properties[SUPER]
+        place = partition_of(endpoint, name, subscription.host.name)
+        assert place is not None, "`_refusal` has looked"
+        partition = place
+    subscription.on_end = SingleActive(endpoint, subscription, partition).end
 
 
 def _refusal(
@@ -409,8 +431,9 @@ def _refusal(
         return codes.ACCESS_REFUSED, start
     if number in endpoint.subscriptions:
         return codes.SUBSCRIPTION_ID_EXISTS, start
-    if properties.get("single-active-consumer") == "true":
-        log_refusal(endpoint, "single active consumers of the stream protocol are not supported")
+    fault = _single_fault(endpoint, name, properties)
+    if fault:
+        log_refusal(endpoint, fault)
         return codes.PRECONDITION_FAILED, start
     wanted = [value for key, value in properties.items() if key.startswith("filter.")]
     if not wanted:
@@ -419,17 +442,47 @@ def _refusal(
     return codes.OK, OffsetSpec(start.start, start.value, parse_filter(wanted, unfiltered))
 
 
+def _single_fault(endpoint: StreamConnection, stream: str, properties: dict[str, str]) -> str:
+    """What is wrong with the properties of a single active consumer; '': nothing."""
+    if properties.get(SINGLE) != "true":
+        return ""
+    name = properties.get("name", "")
+    if not 0 < len(name.encode()) <= REFERENCE_BYTES_MAX:
+        return f"a single active consumer has a name of 1 to {REFERENCE_BYTES_MAX} bytes: '{name}'"
+    group = properties.get(SUPER)
+    if group is not None and partition_of(endpoint, group, stream) is None:
+        return f"stream '{stream}' is no partition of a super stream '{group}'"
+    return ""
+
+
 def _start(fields: Fields) -> OffsetSpec:
     kind = fields.u16()
     start = STARTS.get(kind)
     if start is None:
         raise BadFrame(f"an offset of the unknown kind {kind}")
-    value = 0
+    return OffsetSpec(start, _start_value(fields, start))
+
+
+def _start_value(fields: Fields, start: Start) -> int:
     if start is Start.OFFSET:
-        value = min(fields.u64(), OFFSET_MAX)
-    elif start is Start.TIMESTAMP:
-        value = max(0, fields.i64())
-    return OffsetSpec(start, value)
+        return min(fields.u64(), OFFSET_MAX)
+    return max(0, fields.i64()) if start is Start.TIMESTAMP else 0
+
+
+def _consumer_update(endpoint: StreamConnection, fields: Fields) -> None:
+    """The answer to one of ours: where a consumer that is active now begins to read."""
+    correlation, code = fields.u32(), fields.u16()
+    kind = codes.OFFSET_NONE if fields.is_at_end else fields.u16()
+    start = STARTS.get(kind)
+    if not fields.is_response or (start is None and kind != codes.OFFSET_NONE):
+        raise BadFrame(f"a ConsumerUpdate that is no answer, or of the unknown offset {kind}")
+    value = 0 if start is None else _start_value(fields, start)
+    consumer = endpoint.updates.take(correlation)
+    if consumer is None:
+        return  # The subscription has ended since.
+    if code != codes.OK:
+        log_refusal(endpoint, f"the client answers an update of a consumer with code {code}")
+    consumer.answered(start, value)
 
 
 def _credit(endpoint: StreamConnection, fields: Fields) -> None:
@@ -552,6 +605,7 @@ COMMANDS: Final[Mapping[int, Command]] = {
     codes.STORE_OFFSET: _store_offset,
     codes.QUERY_OFFSET: _query_offset,
     codes.UNSUBSCRIBE: _unsubscribe,
+    codes.CONSUMER_UPDATE: _consumer_update,
     codes.CREATE: _create,
     codes.DELETE: _delete,
     codes.METADATA: answer_metadata,

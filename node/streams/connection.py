@@ -14,6 +14,7 @@ from warren.wire.stream.frames import FrameWriter
 if TYPE_CHECKING:
     from node.amqp091.publish_plans import RouteCache
     from node.broker import Broker
+    from node.streams.single_active import Updates
     from node.tls.certificate import TlsPeer
 
 
@@ -63,6 +64,9 @@ class StreamConnection(Protocol):
 
     @property
     def subscriptions(self) -> dict[int, Subscription]: ...
+
+    @property
+    def updates(self) -> "Updates": ...
 
     def begin_login(self, correlation: int, mechanism: str, response: bytes) -> None: ...
 

@@ -23,6 +23,7 @@ from node.events.authors import AMQP, Author
 from node.events.logs import Ids, ids_of
 from node.streams.commands import COMMANDS, COMMANDS_BEFORE_OPEN, Publishing, continue_publish
 from node.streams.publisher import StreamPublisher
+from node.streams.single_active import ANSWER_MS, Updates
 from node.streams.subscription import Subscription
 from queues.sessions.credit import CONNECTION, CreditActor
 from queues.sessions.publishing import Held
@@ -104,6 +105,7 @@ class StreamEndpoint:
         self.deliver_version = codes.VERSION_1
         self.publishers: dict[int, StreamPublisher] = {}
         self.subscriptions: dict[int, Subscription] = {}
+        self.updates = Updates()
         self.frame_max = FRAME_MAX
         self.heartbeat_s = broker.config.limits.heartbeat_s
         self._frames = FrameBuffer(HANDSHAKE_FRAME_MAX)
@@ -171,6 +173,10 @@ class StreamEndpoint:
             return
         if not self.is_open and now_ms - self._begun_ms >= self._handshake_ms:
             self.transport.abort()
+            return
+        if self.updates.is_late(now_ms):
+            text = f"the client has not answered a ConsumerUpdate for {ANSWER_MS // 1000} s"
+            self.fail(codes.PRECONDITION_FAILED, text)
             return
         if self.heartbeat_s > 0 and self.is_open:
             limit_ms = 1000 * self.heartbeat_s

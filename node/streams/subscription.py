@@ -11,8 +11,8 @@ from node.streams.bodies import body_of
 from queues.message import Chunk
 from queues.streams.host import StreamHost
 from queues.streams.member import StreamMember
-from queues.streams.offsets import OffsetSpec
-from queues.streams.reader import StreamReader
+from queues.streams.offsets import OffsetSpec, Start
+from queues.streams.reader import NOT_KNOWN, StreamReader
 from warren.wire.stream.chunks import ENTRIES_MAX, encode_chunk
 from warren.wire.stream.codes import DELIVER, VERSION_2
 from warren.wire.stream.frames import FrameWriter
@@ -34,7 +34,9 @@ class Subscription:
         spec: OffsetSpec,
         properties: dict[str, str],
         mark: Callable[[], None],
+        is_active: bool = True,
     ) -> None:
+        """Not active: it waits for `begin`."""
         self.number = number
         self.host = host
         self.name = properties.get("name", "")
@@ -42,8 +44,10 @@ class Subscription:
         self.credit = 0
         self.delivered_count = 0
         self._member = member
+        self.on_end: Callable[[], None] | None = None
         self._mark = mark
-        self._reader = StreamReader(member, spec, mark)
+        self._spec = spec
+        self._reader = StreamReader(member, spec, mark) if is_active else None
         # Read and not sent: offset, chunk, index, count of what began another chunk
         self._next: tuple[int, Chunk, int, int] | None = None
         member.consumer_count += 1
@@ -51,7 +55,9 @@ class Subscription:
 
     @property
     def next_offset(self) -> int:
-        """Of the message that is sent next; -1: it is being looked up."""
+        """Of the message that is sent next; -1: it is being looked up, or it is not active."""
+        if self._reader is None:
+            return NOT_KNOWN
         return self._reader.next_offset if self._next is None else self._next[0]
 
     @property
@@ -62,20 +68,38 @@ class Subscription:
     @property
     def error(self) -> Exception | None:
         """A segment cannot be read."""
-        return self._reader.error
+        return None if self._reader is None else self._reader.error
+
+    @property
+    def is_active(self) -> bool:
+        return self._reader is not None
+
+    def begin(self, start: Start | None, value: int) -> None:
+        """Send messages from there on; None: from where it was subscribed."""
+        spec = self._spec
+        if start is not None:
+            spec = OffsetSpec(start, value, spec.filter)
+        self._next = None
+        self._reader = StreamReader(self._member, spec, self._mark)
+        self._mark()
+
+    def stop(self) -> None:
+        """Send nothing until `begin`."""
+        self._next = None
+        self._reader = None
 
     def grant(self, credit: int) -> None:
         self.credit = min(CREDIT_MAX, self.credit + credit)
 
     def has_scanned(self) -> bool:
         """Its filter looked at as many messages as it may in one turn."""
-        return self.credit > 0 and self._reader.has_scanned
+        return self.credit > 0 and self._reader is not None and self._reader.has_scanned
 
     def take_frame(self, version: int, now_ms: int) -> bytes | None:
         """A frame with the next chunk, for one credit; None: there is nothing to send now."""
-        if self.credit == 0:
+        if self.credit == 0 or self._reader is None:
             return None
-        first, messages, timestamp_ms = self._take()
+        first, messages, timestamp_ms = self._take(self._reader)
         if not messages:
             return None
         self.credit -= 1
@@ -86,13 +110,13 @@ class Subscription:
             frame.u64(max(0, self._member.last_chunk_offset))
         return frame.raw(encode_chunk(first, timestamp_ms or now_ms, EPOCH, messages)).end()
 
-    def _take(self) -> tuple[int, list[bytes], int]:
+    def _take(self, reader: StreamReader) -> tuple[int, list[bytes], int]:
         """Messages whose offsets count up, the first one's offset, and when it was written."""
         first, size = 0, 0
         messages: list[bytes] = []
         timestamp_ms = 0
         while size < CHUNK_BYTES and len(messages) < MESSAGES_MAX:
-            found = self._next or self._reader.take(MESSAGES_MAX)
+            found = self._next or reader.take(MESSAGES_MAX)
             self._next = None
             if found is None:
                 break
@@ -101,7 +125,7 @@ class Subscription:
                 self._next = found  # A filter left some out.
                 break
             if not messages:
-                first, timestamp_ms = offset, self._reader.taken_ms
+                first, timestamp_ms = offset, reader.taken_ms
             used = 0
             while used < count and size < CHUNK_BYTES and len(messages) < MESSAGES_MAX:
                 message = body_of(chunk, index + used)
@@ -113,6 +137,8 @@ class Subscription:
         return first, messages, timestamp_ms
 
     def end(self) -> None:
+        if self.on_end is not None:
+            self.on_end()
         self._member.consumer_count -= 1
         if self._mark in self._member.watchers:
             self._member.watchers.remove(self._mark)

@@ -58,6 +58,12 @@ def partitions_of(endpoint: StreamConnection, name: str) -> list[str] | None:
     return _names(endpoint, found)
 
 
+def partition_of(endpoint: StreamConnection, name: str, stream: str) -> int | None:
+    """The place of a stream among the partitions of a super stream; None: it is not one."""
+    names = _names(endpoint, _bindings(endpoint, name) or ())
+    return names.index(stream) if stream in names else None
+
+
 def route_to(endpoint: StreamConnection, name: str, key: str) -> list[str] | None:
     """The partitions that messages with this routing key go to; None as `partitions_of`."""
     if _bindings(endpoint, name) is None or not endpoint.permissions.allows(READ, name):

@@ -52,6 +52,7 @@ STORE_OFFSETS: Final = 20  # the rest concern streams alone
 QUERY_TRACKING: Final = 21
 IDENTIFY: Final = 22
 DROP_LOST: Final = 23  # of mirrored queues
+JOIN_GROUP: Final = 24  # of streams
 
 TERM_BITS: Final = 23  # a message_seq is term << TERM_SHIFT | counter where leaders change
 TERM_SHIFT: Final = 40
@@ -65,6 +66,7 @@ REJECT_TOO_LARGE: Final = 6  # as REJECT: the client cannot be sent a header of 
 
 TRACKED_OFFSET: Final = 1  # what QUERY_TRACKING asks for: the stored offset of a consumer name
 TRACKED_PUBLISHER: Final = 2  # the highest publishing id of a publisher name
+GROUP_CONSUMER: Final = 1  # number of the consumer of a session that is in a group of a stream
 NAME_BYTES_MAX: Final = 255  # of a consumer or publisher
 
 
@@ -80,7 +82,7 @@ KEYS: Final = 32
 OF_SESSIONS: Final = frozenset(
     (
         *(ENQUEUE, SETTLE, ATTACH, CREDIT, DETACH, GET, PURGE, INSPECT, END_SESSION, RETIRE),
-        *(STORE_OFFSETS, QUERY_TRACKING, IDENTIFY),
+        *(STORE_OFFSETS, QUERY_TRACKING, IDENTIFY, JOIN_GROUP),
     )
 )
 
@@ -92,6 +94,11 @@ class BadCommand(Exception):
 def consumer_key(session: SessionId, number: int) -> ConsumerKey:
     """Key of a session's consumer; `number` is 1-based, 0 stands for basic.get."""
     return ConsumerKey(session << 32 | number)
+
+
+def group_consumer(session: SessionId) -> ConsumerKey:
+    """Key of the `Activated` of a session that is in a group of a stream."""
+    return consumer_key(session, GROUP_CONSUMER)
 
 
 def session_of(key: ConsumerKey) -> SessionId:
@@ -386,13 +393,25 @@ class Identify(Command):
         self.runs = runs
 
 
+@final
+class JoinGroup(Command):
+    """The session consumes in the group of that name of a stream, once it is active (`Activated`);
+    of an active one: it consumes no more, and waits again."""
+
+    def __init__(self, session: SessionId, name: bytes, partition: i64) -> None:
+        super().__init__(JOIN_GROUP)
+        self.session = session
+        self.name = name
+        self.partition: i64 = partition  # of the stream in its super stream; -1: it is in none
+
+
 def session_named(command: Command) -> SessionId:
     """Whose command it is; 0: no session's."""
     if isinstance(command, (Settle, Attach, Credit, Detach)):
         return session_of(command.key)
     if isinstance(command, (Enqueue, Get, Purge, Inspect, EndSession, Retire, Numbered)):
         return command.session
-    if isinstance(command, (StoreOffsets, QueryTracking, Identify)):
+    if isinstance(command, (StoreOffsets, QueryTracking, Identify, JoinGroup)):
         return command.session
     return SessionId(0)
 
@@ -495,6 +514,8 @@ def _encode_tracking(command: Command) -> bytes:
         runs = [_u64(first) + _u32(count) for first, count in command.runs]
         head = _session(command.session) + _name(command.publisher)
         return head + _u32(len(runs)) + b"".join(runs)
+    if isinstance(command, JoinGroup):
+        return _session(command.session) + _name(command.name) + _u32(command.partition + 1)
     raise BadCommand(f"no encoding for {type(command).__name__}")
 
 
@@ -557,7 +578,7 @@ def _decode(kind: int, reader: "_Reader") -> Command:
     if kind == DROP_LOST:
         return DropLost(reader.runs())
     session = SessionId(reader.take(16))
-    if STORE_OFFSETS <= kind <= IDENTIFY:
+    if STORE_OFFSETS <= kind <= IDENTIFY or kind == JOIN_GROUP:
         return _decode_tracking(kind, session, reader)
     if kind == GET:
         return Get(session)
@@ -599,6 +620,8 @@ def _decode_tracking(kind: int, session: SessionId, reader: "_Reader") -> Comman
     if kind == IDENTIFY:
         publisher = reader.name()
         return Identify(session, publisher, reader.runs())
+    if kind == JOIN_GROUP:
+        return JoinGroup(session, reader.name(), reader.take(4) - 1)
     subject = reader.take(1)
     if subject not in (TRACKED_OFFSET, TRACKED_PUBLISHER):
         raise BadCommand(f"unknown subject {subject} of tracking")
@@ -616,20 +639,22 @@ class _Reader:
         if self.place + size > len(self.data):
             raise BadCommand(f"cut short at byte {len(self.data)}")
 
+    def raw(self, size: int) -> bytes:
+        """The next `size` bytes."""
+        self.need(size)
+        self.place += size
+        return self.data[self.place - size : self.place]
+
     def take(self, size: int) -> int:
         """The next `size` bytes as an unsigned little-endian integer."""
-        self.need(size)
-        value = int.from_bytes(self.data[self.place : self.place + size], "little")
+        value = int.from_bytes(self.raw(size), "little")
         if size == 8 and value >= 1 << 63:
-            raise BadCommand(f"number out of range at byte {self.place}")
-        self.place += size
+            raise BadCommand(f"number out of range at byte {self.place - size}")
         return value
 
     def signed(self, size: int) -> int:
         """The next `size` bytes as a signed little-endian integer."""
-        self.need(size)
-        self.place += size
-        return int.from_bytes(self.data[self.place - size : self.place], "little", signed=True)
+        return int.from_bytes(self.raw(size), "little", signed=True)
 
     def limit(self) -> int:
         """A limit of a consumer's own, or QUEUE_LIMIT."""
@@ -640,11 +665,7 @@ class _Reader:
 
     def column(self, flag: int, flags: int, size: int) -> bytes | None:
         """A column of that many bytes, if `flags` say that it is there."""
-        if not flags & flag:
-            return None
-        self.need(size)
-        self.place += size
-        return self.data[self.place - size : self.place]
+        return self.raw(size) if flags & flag else None
 
     def traits(self, count: int) -> Traits | None:
         flags = self.flags(TRAITS | PRIORITIES | TTLS | SIZES | IDS | KEYS)
@@ -662,16 +683,11 @@ class _Reader:
 
     def name(self) -> bytes:
         """Of a consumer or publisher."""
-        size = self.take(1)
-        self.need(size)
-        self.place += size
-        return self.data[self.place - size : self.place]
+        return self.raw(self.take(1))
 
     def wide(self) -> int:
         """The next 8 bytes, all of whose bits count: the number of a process."""
-        self.need(8)
-        self.place += 8
-        return int.from_bytes(self.data[self.place - 8 : self.place], "little")
+        return int.from_bytes(self.raw(8), "little")
 
     def term(self) -> int:
         term = self.take(8)
@@ -690,8 +706,7 @@ class _Reader:
         kind = self.data[self.place]
         if kind not in OF_SESSIONS:
             raise BadCommand(f"a command of kind {kind} in a stream of others")
-        self.place += size
-        command = decode(self.data[self.place - size : self.place])
+        command = decode(self.raw(size))
         if session_named(command) != session:
             raise BadCommand("a command of another session in a stream of others")
         return command
@@ -701,9 +716,7 @@ class _Reader:
         size = self.take(4)
         if not 0 < size <= WORDS_BYTES_MAX:
             raise BadCommand(f"annotations of {size} bytes")
-        self.need(size)
-        self.place += size
-        words = self.data[self.place - size : self.place]
+        words = self.raw(size)
         try:
             decode_words(words)
         except ValueError as error:
@@ -712,10 +725,7 @@ class _Reader:
 
     def options(self) -> Options:
         try:
-            size = options_bytes(self.data, self.place)
-            self.need(size)
-            self.place += size
-            return decode_options(self.data[self.place - size : self.place])
+            return decode_options(self.raw(options_bytes(self.data, self.place)))
         except ValueError as error:
             raise BadCommand(str(error)) from error
 

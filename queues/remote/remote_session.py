@@ -26,11 +26,13 @@ from mypy_extensions import i64
 
 from queues.hosts.effect_dispatch import tell_resumed
 from queues.machine.commands import (
+    GROUP_CONSUMER,
     Attach,
     Command,
     EndSession,
     Enqueue,
     Inspect,
+    JoinGroup,
     Numbered,
     SessionId,
     Settle,
@@ -216,6 +218,8 @@ class RemoteSession:
             self._tell_taken(TAKEN_BYTES)
         elif isinstance(command, Attach):
             self._takers[command.key & 0xFFFFFFFF] = Taker(command.timeout_ms)
+        elif isinstance(command, JoinGroup):
+            self._takers.setdefault(GROUP_CONSUMER, Taker(0))
         elif isinstance(command, Inspect):
             self._inspect()
             return

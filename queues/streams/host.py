@@ -37,6 +37,7 @@ from queues.machine.commands import (
 from queues.message import Chunk
 from queues.queue_host import SessionSink, View
 from queues.remote.quorum_proxy import QuorumProxy
+from queues.streams.group_consumer import GroupConsumer
 from queues.streams.member import StreamMember
 from queues.streams.offsets import NEXT, OffsetSpec
 from queues.streams.reader import StreamReader
@@ -226,6 +227,13 @@ class StreamHost:
         """The next chunk that the session publishes is of that publisher, with these publishing
         ids (`Identify`)."""
         self._proxy.command(sink, Identify(sink.session, publisher, ids))
+
+    def join_group(
+        self, name: bytes, partition: int, changed: Callable[[bool], None]
+    ) -> GroupConsumer:
+        """Have a consumer in the group of that name (1 to 255 bytes), of which one at a time is
+        active; `partition`: of this stream in its super stream, or NO_PARTITION."""
+        return GroupConsumer(self._proxy, self._draw_session, name, partition, changed)
 
     # QueueHost
 

@@ -19,16 +19,19 @@ from queues.machine.commands import (
     EndSession,
     Enqueue,
     Identify,
+    JoinGroup,
     Leads,
     Numbered,
     QueryTracking,
     SessionId,
     StoreOffsets,
+    group_consumer,
 )
-from queues.machine.effects import Applied, Effect, Inspected
+from queues.machine.effects import Activated, Applied, Effect, Inspected
 from queues.machine.leadership_snapshot import LeadershipState, leadership_state, restored_streams
 from queues.machine.numbered_sessions import TAKEN, Resume, Resumed, Streams
 from queues.message import Chunk
+from queues.streams.groups import Groups, GroupState, restored_groups
 from queues.streams.tracking import Tracking, TrackingState, restored_tracking
 
 PROCESS_SHIFT: Final = 64
@@ -45,6 +48,7 @@ class MachineState(msgspec.Struct, frozen=True, array_like=True):
     sessions: LeadershipState
     published: list[tuple[bytes, int]]
     tracking: TrackingState = TrackingState()
+    groups: list[GroupState] = []
 
 
 @dataclass(slots=True)
@@ -59,6 +63,7 @@ class Outcome:
     ended: list[SessionId] = field(default_factory=list)  # by the cluster: their sinks are called
     applied: list[tuple[SessionId, int]] = field(default_factory=list)
     answers: list[Inspected] = field(default_factory=list)
+    activated: list[tuple[SessionId, bool]] = field(default_factory=list)  # of groups
 
     @property
     def count(self) -> int:
@@ -76,6 +81,7 @@ class StreamMachine:
         self.sessions = Streams()
         self.published: dict[SessionId, int] = {}  # highest publish that is decided
         self.tracking = Tracking()
+        self.groups = Groups()
 
     def apply(self, now_ms: int, commands: Sequence[Command], chunks: Sequence[Chunk]) -> Outcome:
         """Apply the commands of an entry; `chunks` are those of its publishes, in order."""
@@ -122,7 +128,10 @@ class StreamMachine:
         elif wanted != TAKEN:
             return
         elif isinstance(inner, EndSession):
-            self._forget(command.session)
+            self._forget(command.session, outcome)
+        elif isinstance(inner, JoinGroup):
+            partition = int(inner.partition)
+            outcome.activated += self.groups.join(command.session, inner.name, partition)
         elif isinstance(inner, Identify):
             self.tracking.identified[command.session] = inner
         elif isinstance(inner, StoreOffsets):
@@ -134,13 +143,14 @@ class StreamMachine:
 
     def _end(self, session: SessionId, outcome: Outcome) -> None:
         if session in self.sessions.by_session:
-            self._forget(session)
+            self._forget(session, outcome)
             outcome.ended.append(session)
 
-    def _forget(self, session: SessionId) -> None:
+    def _forget(self, session: SessionId, outcome: Outcome) -> None:
         self.sessions.end(session)
         self.published.pop(session, None)
         self.tracking.end(session)
+        outcome.activated += self.groups.end(session)
 
     def resume(self, wanted: Resume) -> Resumed:
         """How the session stands, for its proxy."""
@@ -149,6 +159,9 @@ class StreamMachine:
         resumed = Resumed(wanted.session, number, self.published.get(wanted.session, 0))
         if known is not None and known.answer is not None and 0 < wanted.asked == known.answered:
             resumed.effects.append(known.answer)
+        is_active = self.groups.is_active(wanted.session)
+        if is_active is not None:
+            resumed.effects.append(Activated(group_consumer(wanted.session), is_active))
         return resumed
 
     def processes(self) -> set[int]:
@@ -163,7 +176,8 @@ class StreamMachine:
             for session, number in self.published.items()
         ]
         numbers = (self.next_offset, self.last_chunk, self.last_ms, self.led_term)
-        return MachineState(*numbers, sessions, published, self.tracking.state())
+        tracking, groups = self.tracking.state(), self.groups.state()
+        return MachineState(*numbers, sessions, published, tracking, groups)
 
 
 def restored_machine(state: MachineState) -> StreamMachine:
@@ -181,4 +195,5 @@ def restored_machine(state: MachineState) -> StreamMachine:
             raise ValueError("a publisher of a stream with a wrong number")
         machine.published[SessionId(int.from_bytes(session, "little"))] = number
     machine.tracking = restored_tracking(state.tracking)
+    machine.groups = restored_groups(state.groups)
     return machine

@@ -24,6 +24,7 @@ from queues.hosts.quorum_entry import twin_of
 from queues.hosts.quorum_member import next_change
 from queues.hosts.quorum_snapshot import Shelf, Standing
 from queues.machine.commands import (
+    GROUP_CONSUMER,
     Command,
     EndProcess,
     EndSession,
@@ -385,6 +386,10 @@ class StreamMember:
             sink = self._sinks.get(session)
             if sink is not None:
                 sink.on_applied(self.uid, number)
+        for session, is_active in outcome.activated:
+            sink = self._sinks.get(session)
+            if sink is not None:
+                sink.on_activated(self.uid, GROUP_CONSUMER, is_active)
         for session in outcome.resend:
             sink = self._sinks.get(session)
             if sink is not None:

@@ -14,8 +14,9 @@ from rstream import (
     Producer,
     amqp_decoder,
 )
+from rstream.schema import ConsumerUpdateResponse, OffsetSpec, OffsetSpecification
 
-from tests.waiting import eventually
+from tests.waiting import eventually, until
 from warren.testing import ClusterOfNodes, free_port
 
 NAME = "orders"
@@ -111,3 +112,42 @@ def test_metadata_names_every_node_of_the_stream(cluster: ClusterOfNodes) -> Non
 
     every = {("127.0.0.1", port) for port in PORTS.values()}
     eventually(lambda: asyncio.run(asked()) == every)
+
+
+def test_a_group_of_consumers_has_one_active_on_all_nodes(cluster: ClusterOfNodes) -> None:
+    properties = {"single-active-consumer": "true", "name": "team"}
+
+    async def joined(number: int, told: list[bool]) -> Consumer:
+        """A consumer at that node, whichever leads the stream."""
+        consumer = Consumer("127.0.0.1", PORTS[number], username="guest", password="guest")
+        await consumer.start()
+        client = await consumer.default_client
+
+        async def updated(frame: ConsumerUpdateResponse) -> None:
+            told.append(bool(frame.active))
+            await client.consumer_update(
+                frame.correlation_id, OffsetSpecification(OffsetType.FIRST, 0)
+            )
+
+        client.add_handler(ConsumerUpdateResponse, updated)
+        await client.subscribe("grouped", 1, OffsetSpec(OffsetType.FIRST), 10, properties)
+        return consumer
+
+    async def test() -> None:
+        async with producer_of(1) as producer:
+            await producer.create_stream("grouped")
+        told: dict[int, list[bool]] = {2: [], 3: [], 1: []}
+        consumers = {}
+        for number, each in told.items():
+            consumers[number] = await joined(number, each)
+            if number == 2:
+                await until(lambda: told[2] == [True])
+        cluster.node(2).kill9()
+        await asyncio.get_running_loop().run_in_executor(None, cluster.node(2).start)
+        await until(lambda: told[3] == [True])
+        await consumers[3].close()
+        await until(lambda: told[1] == [True])
+        assert told == {2: [True], 3: [True], 1: [True]}
+        await consumers[1].close()
+
+    asyncio.run(asyncio.wait_for(test(), 180))

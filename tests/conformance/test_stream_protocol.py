@@ -24,9 +24,10 @@ from rstream import (
     amqp_decoder,
     exceptions,
 )
+from rstream.schema import OffsetSpec, OffsetSpecification
 
 from tests.conformance.broker import CONFIG
-from tests.waiting import eventually
+from tests.waiting import eventually, until
 from warren.testing import free_port
 from warren.testing.node import Node
 
@@ -268,6 +269,125 @@ def test_a_consumer_gets_what_its_filter_wants(node: StreamNode) -> None:
             )
             assert found == [(n, b"%d" % n) for n in range(0, 40, 4)]
             await producer.delete_stream("filtered")
+
+    play(test)
+
+
+class Grouped:
+    """A single active consumer with a connection of its own."""
+
+    def __init__(self, node: StreamNode, name: str) -> None:
+        self.found: Received = []
+        self.updates: list[bool] = []
+        self._name = name
+        self._consumer = Consumer(**node.place())
+
+    async def begin(self, group: str = "shop") -> None:
+        await self._consumer.start()
+        self._running = asyncio.create_task(self._consumer.run())
+        await self._consumer.subscribe(
+            self._name,
+            self._take,
+            decoder=amqp_decoder,
+            offset_specification=ConsumerOffsetSpecification(OffsetType.FIRST),
+            properties={"single-active-consumer": "true", "name": group},
+            consumer_update_listener=self._updated,
+            subscriber_name=group,
+        )
+
+    async def _take(self, message: AMQPMessage, context: Any) -> None:
+        self.found.append((context.offset, body_of(message)))
+        await self._consumer.store_offset(self._name, "shop", context.offset)
+
+    async def _updated(self, is_active: bool, context: Any) -> OffsetSpecification:
+        self.updates.append(is_active)
+        if not is_active:
+            return OffsetSpecification(OffsetType.NEXT, 0)
+        try:
+            stored = await self._consumer.query_offset(self._name, "shop")
+        except exceptions.OffsetNotFound:
+            return OffsetSpecification(OffsetType.FIRST, 0)
+        return OffsetSpecification(OffsetType.OFFSET, stored + 1)
+
+    async def close(self) -> None:
+        await self._consumer.close()
+        await self._running
+
+
+def test_one_consumer_of_a_group_is_active_and_the_next_goes_on_where_it_ended(
+    node: StreamNode,
+) -> None:
+    async def test() -> None:
+        async with stream(node, "grouped") as producer:
+            first, second = Grouped(node, "grouped"), Grouped(node, "grouped")
+            await first.begin()
+            await until(lambda: first.updates)
+            await second.begin()
+            await publish(producer, bodies(20), "grouped")
+            await until(lambda: len(first.found) == 20)
+            assert (first.updates, second.updates, second.found) == ([True], [], [])
+            await first.close()
+            await publish(producer, bodies(10, 20), "grouped")
+            await until(lambda: len(second.found) == 10)
+            assert second.found == [(n, b"%d" % n) for n in range(20, 30)]
+            await second.close()
+
+    play(test)
+
+
+def test_consumers_of_a_super_stream_share_its_partitions(node: StreamNode) -> None:
+    async def test() -> None:
+        option = SuperStreamCreationOption(n_partitions=3)
+        properties = {"single-active-consumer": "true", "name": "team", "super-stream": "work"}
+        active: list[set[str]] = [set(), set()]
+        consumers: list[SuperStreamConsumer] = []
+
+        def listener(number: int) -> Callable[[bool, Any], Awaitable[OffsetSpecification]]:
+            async def updated(is_active: bool, context: Any) -> OffsetSpecification:
+                (active[number].add if is_active else active[number].discard)(context.stream)
+                return OffsetSpecification(OffsetType.FIRST, 0)
+
+            return updated
+
+        for number in range(2):
+            consumer = SuperStreamConsumer(
+                **node.place(), super_stream="work", super_stream_creation_option=option
+            )
+            await consumer.start()
+            await consumer.subscribe(
+                lambda message, context: None,
+                decoder=amqp_decoder,
+                properties=properties,
+                consumer_update_listener=listener(number),
+            )
+            consumers.append(consumer)
+        await until(lambda: active == [{"work-0", "work-2"}, {"work-1"}])
+        await consumers[0].close()
+        await until(lambda: active[1] == {"work-0", "work-1", "work-2"})
+        await consumers[1].close()
+
+    play(test)
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {"single-active-consumer": "true"},
+        {"single-active-consumer": "true", "name": "x" * 256},
+        {"single-active-consumer": "true", "name": "team", "super-stream": "none"},
+    ],
+)
+def test_a_single_active_consumer_without_a_group_is_refused(
+    node: StreamNode, properties: dict[str, str]
+) -> None:
+    async def test() -> None:
+        async with stream(node):
+            consumer = Consumer(**node.place())
+            await consumer.start()
+            client = await consumer.default_client
+            with pytest.raises(exceptions.PreconditionFailed):
+                await client.subscribe(NAME, 1, OffsetSpec(OffsetType.FIRST), 10, properties)
+            await consumer.close()
 
     play(test)
 

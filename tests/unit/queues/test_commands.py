@@ -28,6 +28,7 @@ from queues.machine.commands import (
     Get,
     Identify,
     Inspect,
+    JoinGroup,
     Leads,
     Numbered,
     Purge,
@@ -168,6 +169,8 @@ GOLDEN: list[tuple[Command, str]] = [
         Identify(SESSION, b"ab", [(258, 1)]),
         "1601" + SESSION_BYTES + "026162" + "01000000" + "0201000000000000" + "01000000",
     ),
+    (JoinGroup(SESSION, b"ab", 2), "1801" + SESSION_BYTES + "026162" + "03000000"),
+    (JoinGroup(SESSION, b"ab", -1), "1801" + SESSION_BYTES + "026162" + "00000000"),
 ]
 
 
@@ -233,6 +236,7 @@ COMMANDS: st.SearchStrategy[Command] = st.one_of(
     st.builds(StoreOffsets, SESSIONS, st.lists(st.tuples(NAMES, U63), max_size=4)),
     st.builds(QueryTracking, SESSIONS, st.integers(1, 2), NAMES),
     st.builds(Identify, SESSIONS, NAMES, RUNS),
+    st.builds(JoinGroup, SESSIONS, NAMES, st.integers(-1, 1000)),
 )
 
 

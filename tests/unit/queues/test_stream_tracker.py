@@ -1,6 +1,6 @@
 """A node's tracker: one command at a time, answers behind what was stored, under any leader."""
 
-from queues.machine.commands import Command, SessionId
+from queues.machine.commands import GROUP_CONSUMER, Command, SessionId
 from queues.machine.numbered_sessions import Resume, Resumed
 from queues.message import Chunk
 from queues.queue_host import SessionSink, View
@@ -50,6 +50,8 @@ class End:
         outcome = self.machine.apply(1, commands, ())
         for answer in outcome.answers:
             self.sinks[answer.session].on_inspected(UID, int(answer.ready), 0)
+        for session, is_active in outcome.activated:
+            self.sinks[session].on_activated(UID, GROUP_CONSUMER, is_active)
         for session, number in outcome.applied:
             self.sinks[session].on_applied(UID, number)
         return len(commands)
