@@ -16,7 +16,9 @@ BY_SERVICE: Final = (
     "the node is a process of the system: stop it by its service or by SIGTERM, after drain"
 )
 NO_MIRRORS: Final = "list_policies and list_queues show which queues have mirrors"
-NO_STREAMS: Final = "there are no streams"
+BY_GROUP: Final = "members of a stream cannot be changed; list_queues shows them (leader, members)"
+BY_POLICY: Final = "set a policy with max-age or max-length-bytes"
+BY_CONSUMERS: Final = "list_stream_consumers shows which are active, and their groups (properties)"
 NO_ENCRYPTION: Final = (
     "values of the configuration are not encrypted: write file:PATH or env:NAME in their place"
 )
@@ -47,9 +49,12 @@ ABSENT: Final[Mapping[str, str]] = {
          "await_online_synchronized_mirror"), NO_MIRRORS,
     ),
     **dict.fromkeys(
-        ("add_replica", "delete_replica", "stream_status", "restart_stream", "coordinator_status",
-         "set_stream_retention_policy", "list_stream_connections", "list_stream_consumers",
-         "list_stream_publishers", "list_stream_consumer_groups"), NO_STREAMS,
+        ("add_replica", "delete_replica", "stream_status", "restart_stream", "coordinator_status"),
+        BY_GROUP,
+    ),
+    "set_stream_retention_policy": BY_POLICY,
+    **dict.fromkeys(
+        ("list_stream_consumer_groups", "list_stream_group_consumers"), BY_CONSUMERS
     ),
     **dict.fromkeys(
         ("encode", "decode", "encrypt_conf_value", "decrypt_conf_value"), NO_ENCRYPTION

@@ -130,8 +130,8 @@ def at(row: Row, place: str) -> object:
     return value
 
 
-def in_vhost(kind: str) -> Callable[[Options], str]:
-    return lambda options: path(kind, options.vhost)
+def in_vhost(*kind: str) -> Callable[[Options], str]:
+    return lambda options: path(*kind, options.vhost)
 
 
 def everywhere(kind: str) -> Callable[[Options], str]:
@@ -249,6 +249,50 @@ LISTS: Final[Mapping[str, Listing]] = {
             "vhost": "queue.vhost",
         },
         said="Listing consumers in vhost {vhost} ...",
+    ),
+    "list_stream_connections": Listing(
+        "listing stream connections",
+        everywhere("stream/connections"),
+        (
+            "name", "user", "vhost", "state", "peer_host", "peer_port", "host", "port", "node",
+            "heartbeat", "frame_max", "connected_at", "client_properties", "recv_oct", "send_oct",
+        ),
+        shown=1,
+        places={"heartbeat": "timeout"},
+    ),
+    "list_stream_consumers": Listing(
+        "listing stream consumers",
+        in_vhost("stream", "consumers"),
+        (
+            "connection", "stream", "messages_consumed", "subscription_id", "credits", "offset",
+            "offset_lag", "active", "activity_status", "properties", "node",
+        ),
+        in_vhost=True,
+        shown=3,
+        places={
+            "connection": "connection_details.name",
+            "stream": "queue.name",
+            "messages_consumed": "consumed",
+            "node": "connection_details.node",
+        },
+    ),
+    "list_stream_publishers": Listing(
+        "listing stream publishers",
+        in_vhost("stream", "publishers"),
+        (
+            "connection", "stream", "publisher_id", "reference", "messages_published",
+            "messages_confirmed", "messages_errored", "node",
+        ),
+        in_vhost=True,
+        shown=3,
+        places={
+            "connection": "connection_details.name",
+            "stream": "queue.name",
+            "messages_published": "published",
+            "messages_confirmed": "confirmed",
+            "messages_errored": "errored",
+            "node": "connection_details.node",
+        },
     ),
     "list_vhosts": Listing(
         "listing vhosts",

@@ -33,6 +33,7 @@ from node.cli.observer import observer
 from node.cli.queue_messages import LETTERS
 from node.cli.report import report
 from node.cli.status import STATUS
+from node.cli.streams import STREAMS
 from node.cli.tables import FORMATTERS
 from node.cli.verbs import (
     Argument,
@@ -216,7 +217,7 @@ def listed(title: str, table: Mapping[str, Described]) -> str:
 def runners() -> Mapping[str, Run]:
     """Who carries out each command."""
     at_nodes = {**DIAGNOSTICS, **RUNNING}
-    others = {**STATUS, **LETTERS, **LIMITS, **LINKS, **OWN}
+    others = {**STATUS, **LETTERS, **LIMITS, **LINKS, **STREAMS, **OWN}
     return {
         **{name: carried_out(command) for name, command in others.items()},
         **dict.fromkeys(CHANGES, change),
@@ -266,6 +267,7 @@ TABLES: Final[Sequence[tuple[str, Mapping[str, Described]]]] = (
     ("limits of vhosts and users", LIMITS),
     ("shovels and federation", LINKS),
     ("messages and dead letters", LETTERS),
+    ("what streams remember", STREAMS),
     ("the cluster, and members of quorum queues", CLUSTER),
     ("how nodes run", RUNNING),
     ("checks, and a look inside", DIAGNOSTICS),

@@ -52,6 +52,7 @@ from node.management.api.queue_messages import Letters
 from node.management.api.queues import Queues
 from node.management.api.security import Security
 from node.management.api.shovels import Shovels
+from node.management.api.streams import StreamClients
 from node.management.api.users import Users
 from node.management.api.vhosts import Vhosts
 from node.management.assets import Assets
@@ -99,6 +100,7 @@ def make_app(context: Context) -> web.Application:
         Connections(context),
         Channels(context),
         Consumers(context),
+        StreamClients(context),
         Exchanges(context),
         Bindings(context),
         Vhosts(context),

@@ -383,6 +383,9 @@ class StreamEndpoint:
         """Send PublishError for messages; there may be none."""
         if not ids:
             return
+        known = self.publishers.get(publisher)
+        if known is not None:
+            known.refused_count += len(ids)
         frame = FrameWriter(codes.PUBLISH_ERROR).u8(publisher).u32(len(ids))
         for number in ids:
             frame.u64(number).u16(code)

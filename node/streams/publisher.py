@@ -59,6 +59,7 @@ class StreamPublisher(PublishingOnly):
         self.host = host
         self.reference = reference
         self.published_count = 0
+        self.refused_count = 0
         self._session = endpoint.broker.new_session()
         name = f"{endpoint.name} publisher {number}"
         self._credit = CreditActor(name, endpoint.broker.channel_credit, None, LINK)
@@ -76,6 +77,10 @@ class StreamPublisher(PublishingOnly):
     @property
     def credit(self) -> CreditActor:
         return self._credit
+
+    @property
+    def confirmed_count(self) -> int:
+        return int(self._publisher.confirmed_count)
 
     @property
     def unconfirmed_count(self) -> int:

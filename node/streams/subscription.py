@@ -43,6 +43,8 @@ class Subscription:
         self.properties = properties
         self.credit = 0
         self.delivered_count = 0
+        self.last_offset = -1  # of the message that was sent last; -1: none was
+        self.is_single = not is_active
         self._member = member
         self.on_end: Callable[[], None] | None = None
         self._mark = mark
@@ -59,6 +61,12 @@ class Subscription:
         if self._reader is None:
             return NOT_KNOWN
         return self._reader.next_offset if self._next is None else self._next[0]
+
+    @property
+    def lag(self) -> int:
+        """Committed messages behind the one that was sent last, or that is sent first."""
+        sent = self.last_offset + 1 if self.last_offset >= 0 else max(0, self.next_offset)
+        return max(0, self._member.next_offset - max(sent, self._member.first_offset))
 
     @property
     def is_gone(self) -> bool:
@@ -104,6 +112,7 @@ class Subscription:
             return None
         self.credit -= 1
         self.delivered_count += len(messages)
+        self.last_offset = first + len(messages) - 1
         self._member.delivered_count += len(messages)
         frame = FrameWriter(DELIVER, version).u8(self.number)
         if version == VERSION_2:

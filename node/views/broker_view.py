@@ -34,6 +34,7 @@ from node.management.rows.view import (
     RecoveryView,
     SessionView,
     SlowMirrorsView,
+    StreamTracking,
     TotalsView,
     UserView,
     VhostView,
@@ -56,7 +57,7 @@ from node.views.queue_weights import (
     sums_of,
     unacknowledged_bytes,
 )
-from node.views.stream_view import stream_in_use
+from node.views.stream_view import stream_in_use, tracking_of
 from queues.definitions.arguments import decode_arguments
 from queues.definitions.broker_objects import Destination
 from queues.definitions.policies import EXCHANGE
@@ -306,6 +307,11 @@ class LiveView:
         queue = self._broker.queue(vhost, name)
         host = None if queue is None else self._broker.hosts.awake.get(queue.uid)
         return None if host is None else head_timestamp(host)
+
+    def stream_tracking(self, vhost: str, name: str) -> StreamTracking | None:
+        queue = self._broker.queue(vhost, name)
+        member = None if queue is None else self._broker.quorum_queues.stream(queue.uid)
+        return None if member is None else tracking_of(member)
 
     def topology(self, vhost: str, name: str) -> Topology | None:
         broker = self._broker

@@ -6,7 +6,7 @@ a session was counted by it, a run at a time; nothing is counted here. Pseudo-qu
 reply-to are no queues, and their consumers are not listed. Not compiled.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from node.amqp091.channel import Channel091
@@ -16,9 +16,25 @@ from node.amqp10.consuming import ConsumingLink
 from node.amqp10.endpoint import Endpoint10
 from node.amqp10.sessions import Session10
 from node.connections.direct_reply_to import ANSWERS_FROM
-from node.management.rows.client_view import ChannelView, Chosen, ConsumerView, Key, PeerOfRow
-from node.management.rows.rates import CHANNEL, CONNECTION
+from node.management.rows.client_view import (
+    ChannelView,
+    Chosen,
+    ConsumerView,
+    Key,
+    PeerOfRow,
+    StreamPublisherView,
+    SubscriptionView,
+)
+from node.management.rows.rates import (
+    CHANNEL,
+    CONNECTION,
+    CONSUMER,
+    STREAM_CONSUMER,
+    STREAM_PUBLISHER,
+)
 from node.streams.endpoint import StreamEndpoint
+from node.streams.publisher import StreamPublisher
+from node.streams.subscription import Subscription
 
 if TYPE_CHECKING:
     from node.broker import Broker
@@ -43,7 +59,7 @@ class LiveClients:
             return [(each.name, 0, 0) for each in endpoints]
         if kind == CHANNEL:
             return [(each.name, number, 0) for each in endpoints for number in _numbers(each)]
-        return [key for each in endpoints for key in consumer_keys(each, chosen.queue)]
+        return [key for each in endpoints for key in KEYS[kind](each, chosen.queue)]
 
     def _endpoints(self, chosen: Chosen) -> list[Endpoint]:
         broker = self._broker
@@ -55,7 +71,9 @@ class LiveClients:
         return [
             each
             for each in found
-            if chosen.vhost in ("", each.vhost) and chosen.user in ("", each.user)
+            if chosen.vhost in ("", each.vhost)
+            and chosen.user in ("", each.user)
+            and chosen.protocol in ("", each.protocol)
         ]
 
     def channel(self, key: Key) -> ChannelView | None:
@@ -87,6 +105,24 @@ class LiveClients:
         if link is None:
             return None
         return link_view(peer, link, self._timeout_ms(link.host.uid, int(link.asked.timeout_ms)))
+
+    def subscription(self, key: Key) -> SubscriptionView | None:
+        endpoint = self._stream_endpoint(key)
+        found = None if endpoint is None else endpoint.subscriptions.get(key[2])
+        if endpoint is None or found is None:
+            return None
+        return subscription_view(self._peer(endpoint, 0), found)
+
+    def stream_publisher(self, key: Key) -> StreamPublisherView | None:
+        endpoint = self._stream_endpoint(key)
+        found = None if endpoint is None else endpoint.publishers.get(key[2])
+        if endpoint is None or found is None:
+            return None
+        return stream_publisher_view(self._peer(endpoint, 0), found)
+
+    def _stream_endpoint(self, key: Key) -> StreamEndpoint | None:
+        found = self._broker.connections.open_by_name.get(key[0])
+        return found if isinstance(found, StreamEndpoint) else None
 
     def _timeout_ms(self, uid: int, asked: object) -> int:
         """In which a consumer of the queue has to settle: what it asked for, or the queue's own."""
@@ -135,6 +171,54 @@ def consumer_keys(endpoint: Endpoint, queue: str) -> list[Key]:
         for uid, link in session.consuming.items()
         if queue in ("", link.host.name)
     ]
+
+
+def subscription_keys(endpoint: Endpoint, stream: str) -> list[Key]:
+    if not isinstance(endpoint, StreamEndpoint):
+        return []
+    found = endpoint.subscriptions.items()
+    return [(endpoint.name, 0, n) for n, each in found if stream in ("", each.host.name)]
+
+
+def stream_publisher_keys(endpoint: Endpoint, stream: str) -> list[Key]:
+    if not isinstance(endpoint, StreamEndpoint):
+        return []
+    found = endpoint.publishers.items()
+    return [(endpoint.name, 0, n) for n, each in found if stream in ("", each.host.name)]
+
+
+KEYS: Final[Mapping[str, Callable[[Endpoint, str], list[Key]]]] = {
+    CONSUMER: consumer_keys,
+    STREAM_CONSUMER: subscription_keys,
+    STREAM_PUBLISHER: stream_publisher_keys,
+}
+
+
+def subscription_view(peer: PeerOfRow, subscription: Subscription) -> SubscriptionView:
+    return SubscriptionView(
+        peer=peer,
+        number=subscription.number,
+        stream=subscription.host.name,
+        credit=subscription.credit,
+        delivered=subscription.delivered_count,
+        offset=subscription.last_offset,
+        lag=subscription.lag,
+        active=subscription.is_active,
+        single_active=subscription.is_single,
+        properties=subscription.properties,
+    )
+
+
+def stream_publisher_view(peer: PeerOfRow, publisher: StreamPublisher) -> StreamPublisherView:
+    return StreamPublisherView(
+        peer=peer,
+        number=publisher.number,
+        stream=publisher.host.name,
+        reference=publisher.reference,
+        published=publisher.published_count,
+        confirmed=publisher.confirmed_count,
+        refused=publisher.refused_count,
+    )
 
 
 def channel_view(peer: PeerOfRow, channel: Channel091) -> ChannelView:

@@ -1,9 +1,10 @@
 """A stream as listings and metrics show it, by its member on this node."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from node.management.metrics.view import QueueSample
-from node.management.rows.view import QueueView
+from node.management.rows.view import QueueView, StreamTracking
 from queues.definitions.broker_objects import Queue
 from queues.definitions.queue_arguments import STREAM
 from queues.streams.member import StreamMember
@@ -29,6 +30,18 @@ def stream_in_use(view: QueueView, member: StreamMember) -> QueueView:
         published=member.published_count,
         delivered=member.delivered_count,
     )
+
+
+def tracking_of(member: StreamMember) -> StreamTracking | None:
+    """None: another member leads, and knows better."""
+    if not member.is_leading:
+        return None
+    tracking = member.machine.tracking
+    return StreamTracking(_by_text(tracking.offsets), _by_text(tracking.publishers))
+
+
+def _by_text(rows: Mapping[bytes, int]) -> dict[str, int]:
+    return {name.decode("utf-8", "replace"): number for name, number in rows.items()}
 
 
 def stream_sample(queue: Queue, member: StreamMember) -> QueueSample:

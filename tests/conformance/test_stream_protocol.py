@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
+from urllib.parse import quote
 
 import pika
 import pytest
@@ -26,7 +27,9 @@ from rstream import (
 )
 from rstream.schema import OffsetSpec, OffsetSpecification
 
+from node.cli.warrenctl import main as warrenctl
 from tests.conformance.broker import CONFIG
+from tests.conformance.http_api import HttpApi
 from tests.waiting import eventually, until
 from warren.testing import free_port
 from warren.testing.node import Node
@@ -491,6 +494,61 @@ def test_the_connection_is_listed(node: StreamNode) -> None:
             assert {each["protocol"] for each in listed} == {"stream"}
             assert {(each["user"], each["vhost"]) for each in listed} == {("guest", "/")}
             assert sum(each["recv_oct"] for each in listed) > 0
+
+    play(test)
+
+
+def test_clients_of_streams_are_listed(
+    node: StreamNode, capsys: pytest.CaptureFixture[str]
+) -> None:
+    api = HttpApi(node.management_url)
+
+    def shown(*words: str) -> list[str]:
+        assert (
+            warrenctl(["--node-url", node.management_url, "--formatter", "csv", "-q", *words]) == 0
+        )
+        return capsys.readouterr().out.splitlines()[1:]
+
+    async def test() -> None:
+        async with stream(node, "listed") as producer:
+            for number in range(10):
+                made = AMQPMessage(body=b"%d" % number)
+                await producer.send_wait("listed", made, publisher_name="shop")
+            consumer = Grouped(node, "listed")
+            await consumer.begin()
+            await until(lambda: len(consumer.found) == 10)
+            await until(lambda: api.get("/stream/%2F/listed/tracking")["offsets"] == {"shop": 9})
+            check()
+            await consumer.close()
+            await until(lambda: api.get("/stream/consumers/%2F") == [])
+
+    def check() -> None:
+        (row,) = api.get("/stream/consumers/%2F")
+        assert (row["queue"]["name"], row["consumed"], row["offset"]) == ("listed", 10, 9)
+        assert (row["offset_lag"], row["activity_status"]) == (0, "single_active")
+        assert row["properties"]["name"] == "shop"
+        (row,) = api.get("/stream/publishers/%2F/listed")
+        assert (row["reference"], row["published"], row["confirmed"]) == ("shop", 10, 10)
+        connection = row["connection_details"]["name"]
+        path = f"/stream/connections/%2F/{quote(connection)}"
+        assert api.get(path)["protocol"] == "stream"
+        assert api.get(f"{path}/publishers") == [row]
+        assert api.get(f"{path}/consumers") == []
+        names = {each["name"] for each in api.get("/stream/connections")}
+        assert connection in names and len(names) >= 2
+        assert api.get("/stream/%2F/listed/tracking") == {
+            "offsets": {"shop": 9},
+            "writers": {"shop": 10},
+        }
+        assert api.get("/stream/%2F/listed/tracking?type=writer") == {"writers": {"shop": 10}}
+        assert api.refused("GET", "/stream/%2F/none/tracking")[0] == 404
+        assert shown("list_stream_tracking", "listed") == ["offset,shop,9", "writer,shop,10"]
+        assert shown("list_stream_tracking", "listed", "--offset") == ["offset,shop,9"]
+        wanted = ("stream", "messages_consumed", "activity_status")
+        assert shown("list_stream_consumers", *wanted) == ["listed,10,single_active"]
+        wanted = ("stream", "reference", "messages_confirmed")
+        assert shown("list_stream_publishers", *wanted) == ["listed,shop,10"]
+        assert connection in shown("list_stream_connections")
 
     play(test)
 

@@ -16,7 +16,13 @@ from node.management.rows.client_rows import ClientRows
 from node.management.rows.client_view import Chosen, Key, channel_name
 from node.management.rows.cluster_clients import Place
 from node.management.rows.listing import list_reply, sorted_in_slices
-from node.management.rows.rates import CONNECTION, CONSUMER, Row
+from node.management.rows.rates import (
+    CONNECTION,
+    CONSUMER,
+    STREAM_CONSUMER,
+    STREAM_PUBLISHER,
+    Row,
+)
 from node.management.rows.sampling import parse_ranges
 
 HERE: Final = -1  # in place of a member: this node
@@ -102,7 +108,7 @@ def key_in(place: Place) -> Key:
 
 def name_of(kind: str) -> Callable[[Place], str]:
     """What `name` of a request is compared with: consumers go by the name of their channel."""
-    if kind == CONNECTION:
+    if kind in (CONNECTION, STREAM_CONSUMER, STREAM_PUBLISHER):
         return connection_of
     return channel_of
 

@@ -10,6 +10,8 @@ from node.management.rows.client_view import (
     ConsumerView,
     Key,
     PeerOfRow,
+    StreamPublisherView,
+    SubscriptionView,
     channel_name,
 )
 from node.management.rows.listing import column_of
@@ -20,6 +22,8 @@ from node.management.rows.rates import (
     CONNECTION,
     CONSUMER,
     NO_RANGES,
+    STREAM_CONSUMER,
+    STREAM_PUBLISHER,
     Ranges,
     Row,
     path_of,
@@ -48,6 +52,8 @@ class ClientRows:
             CONNECTION: self._connection,
             CHANNEL: self._channel,
             CONSUMER: self._consumer,
+            STREAM_CONSUMER: self._subscription,
+            STREAM_PUBLISHER: self._stream_publisher,
         }
 
     @property
@@ -95,6 +101,14 @@ class ClientRows:
     def _consumer(self, key: Key, ranges: Ranges) -> Row | None:
         found = self.clients.consumer(key)
         return None if found is None else consumer_row(found)
+
+    def _subscription(self, key: Key, ranges: Ranges) -> Row | None:
+        found = self.clients.subscription(key)
+        return None if found is None else subscription_row(found)
+
+    def _stream_publisher(self, key: Key, ranges: Ranges) -> Row | None:
+        found = self.clients.stream_publisher(key)
+        return None if found is None else stream_publisher_row(found)
 
 
 def tracked(kind: str, key: Key) -> Hashable:
@@ -168,11 +182,55 @@ WAITING: Final = "waiting"
 UP: Final = "up"
 
 
+def activity_status(consumer: ConsumerView | SubscriptionView) -> str:
+    if not consumer.single_active:
+        return UP
+    return SINGLE_ACTIVE if consumer.active else WAITING
+
+
+def subscription_row(subscription: SubscriptionView) -> Row:
+    peer = subscription.peer
+    return {
+        "subscription_id": subscription.number,
+        "queue": {"name": subscription.stream, "vhost": peer.vhost},
+        "connection_details": connection_details(peer),
+        "user": peer.user,
+        "credits": subscription.credit,
+        "consumed": subscription.delivered,
+        "offset": max(0, subscription.offset),
+        "offset_lag": subscription.lag,
+        "active": subscription.active,
+        "activity_status": activity_status(subscription),
+        "properties": dict(subscription.properties),
+    }
+
+
+def stream_publisher_row(publisher: StreamPublisherView) -> Row:
+    peer = publisher.peer
+    return {
+        "publisher_id": publisher.number,
+        "queue": {"name": publisher.stream, "vhost": peer.vhost},
+        "connection_details": connection_details(peer),
+        "user": peer.user,
+        "reference": publisher.reference,
+        "published": publisher.published,
+        "confirmed": publisher.confirmed,
+        "errored": publisher.refused,
+    }
+
+
+def connection_details(peer: PeerOfRow) -> Row:
+    return {
+        "name": peer.connection,
+        "node": peer.node,
+        "user": peer.user,
+        "peer_host": peer.peer_host,
+        "peer_port": peer.peer_port,
+    }
+
+
 def consumer_row(consumer: ConsumerView) -> Row:
     peer = consumer.peer
-    status = UP
-    if consumer.single_active:
-        status = SINGLE_ACTIVE if consumer.active else WAITING
     return {
         "consumer_tag": consumer.tag,
         "queue": {"name": consumer.queue, "vhost": peer.vhost},
@@ -181,7 +239,7 @@ def consumer_row(consumer: ConsumerView) -> Row:
         "exclusive": consumer.exclusive,
         "prefetch_count": consumer.prefetch,
         "active": consumer.active,
-        "activity_status": status,
+        "activity_status": activity_status(consumer),
         "priority": consumer.priority,
         "arguments": consumer.arguments,
         "protocol": peer.protocol,

@@ -1,9 +1,9 @@
 """What the management listener reads of connections' channels and consumers. All on the loop.
 
 Keys are handed out in whole, each object one by one (as `node.management.rows.view`). A key is the
-name
-of the connection, the number of the channel (or session) and that of the consumer (or link); what
-does not apply is 0. Sessions of AMQP 1.0 are listed as channels, links that consume as consumers.
+name of the connection, the number of the channel (or session) and that of the consumer (link,
+subscription, publisher of a stream); what does not apply is 0. Sessions of AMQP 1.0 are listed as
+channels, links that consume as consumers.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,6 +21,7 @@ class Chosen:
     user: str = ""
     connection: str = ""
     queue: str = ""
+    protocol: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,15 +75,48 @@ class ConsumerView:
     timeout_ms: int = 0  # in which a delivery is to be settled; 0: for ever
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubscriptionView:
+    """One subscription of the stream protocol."""
+
+    peer: PeerOfRow
+    number: int
+    stream: str
+    credit: int  # chunks
+    delivered: int
+    offset: int  # of the last message that was sent; -1: none was
+    lag: int  # committed messages behind it
+    active: bool
+    single_active: bool  # one of its group is active at a time
+    properties: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamPublisherView:
+    """One publisher of the stream protocol."""
+
+    peer: PeerOfRow
+    number: int
+    stream: str
+    reference: str  # "": it has none
+    published: int
+    confirmed: int
+    refused: int
+
+
 class ClientsView(Protocol):
     """The clients of this node."""
 
     def keys(self, kind: str, chosen: Chosen) -> Sequence[Key]:
-        """Of connections, channels or consumers (`rates.CONNECTION`, ...), in no order."""
+        """Of one kind (`rates.CONNECTION`, ...), in no order."""
 
     def channel(self, key: Key) -> ChannelView | None: ...
 
     def consumer(self, key: Key) -> ConsumerView | None: ...
+
+    def subscription(self, key: Key) -> SubscriptionView | None: ...
+
+    def stream_publisher(self, key: Key) -> StreamPublisherView | None: ...
 
 
 def channel_name(connection: str, number: int) -> str:

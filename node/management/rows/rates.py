@@ -77,7 +77,9 @@ QUEUE: Final = "queue"
 EXCHANGE: Final = "exchange"
 CONNECTION: Final = "connection"
 CHANNEL: Final = "channel"
-CONSUMER: Final = "consumer"  # listed, and never sampled
+CONSUMER: Final = "consumer"  # this and what follows is listed, and never sampled
+STREAM_CONSUMER: Final = "stream consumer"  # subscriptions of the stream protocol
+STREAM_PUBLISHER: Final = "stream publisher"
 PUBLISHED: Final = "published"  # by (channel, vhost, exchange)
 ROUTED: Final = "routed"  # by (vhost, exchange, queue)
 

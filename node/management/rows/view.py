@@ -408,6 +408,14 @@ class UserView:
     hashing: str
 
 
+@dataclass(frozen=True, slots=True)
+class StreamTracking:
+    """What a stream remembers by name: offsets of consumers, ids of publishers."""
+
+    offsets: Mapping[str, int]
+    publishers: Mapping[str, int]
+
+
 class BrokerView(Protocol):
     """The broker, as management sees it."""
 
@@ -457,6 +465,9 @@ class BrokerView(Protocol):
 
         Best made one by one as they are taken; what changes meanwhile must not disturb that.
         """
+
+    def stream_tracking(self, vhost: str, name: str) -> StreamTracking | None:
+        """None: this node does not lead the stream."""
 
     async def accept_damage(self, vhost: str, name: str) -> str:
         """Serve a crashed queue with what could be read of it; why not, or ''."""

@@ -18,6 +18,7 @@ from node.management.rows.view import (
     ProtocolCounters,
     QueueView,
     SessionView,
+    StreamTracking,
     TotalsView,
     UserView,
     VhostView,
@@ -170,6 +171,9 @@ class FakeBroker:
 
     def head_timestamp(self, vhost: str, name: str) -> int | None:
         return self.heads.get((vhost, name))
+
+    def stream_tracking(self, vhost: str, name: str) -> StreamTracking | None:
+        return None
 
     def topology(self, vhost: str, name: str) -> Topology | None:
         if (vhost, name) not in self.queues:

@@ -3,7 +3,15 @@
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
-from node.management.rows.client_view import ChannelView, Chosen, ConsumerView, Key, PeerOfRow
+from node.management.rows.client_view import (
+    ChannelView,
+    Chosen,
+    ConsumerView,
+    Key,
+    PeerOfRow,
+    StreamPublisherView,
+    SubscriptionView,
+)
 from node.management.rows.rates import CHANNEL, CHANNEL_STATS, CONNECTION
 from node.management.rows.sampling import Pair
 
@@ -78,6 +86,12 @@ class FakeClients:
 
     def consumer(self, key: Key) -> ConsumerView | None:
         return self.consumers.get(key)
+
+    def subscription(self, key: Key) -> SubscriptionView | None:
+        return None
+
+    def stream_publisher(self, key: Key) -> StreamPublisherView | None:
+        return None
 
 
 @dataclass(slots=True)

@@ -20,11 +20,12 @@ from node.cli.progress import Progress, shown_while
 from node.cli.queue_messages import LETTERS
 from node.cli.report import HIDDEN, without_secrets
 from node.cli.status import STATUS
+from node.cli.streams import STREAMS
 from node.cli.tables import write_table
 from node.cli.verbs import BadCall, Options
 from node.cli.warrenctl import OWN, main, make_parser, parted
 
-ALL = (STATUS, CHANGES, LISTS, COMMANDS, DIAGNOSTICS, RUNNING, LETTERS, LIMITS, OWN)
+ALL = (STATUS, CHANGES, LISTS, COMMANDS, DIAGNOSTICS, RUNNING, LETTERS, LIMITS, STREAMS, OWN)
 
 
 @pytest.mark.parametrize(

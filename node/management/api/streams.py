@@ -1,0 +1,123 @@
+"""/api/stream/...: clients of the stream protocol, and what streams remember by name.
+
+Paths and columns are those of RabbitMQ's plug-in rabbitmq_stream_management. Monitoring users see
+all clients; others see their own.
+"""
+
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+from aiohttp import web
+
+from node.management.access import Context, asked_vhosts
+from node.management.api.connections import reason_of
+from node.management.replies import ApiError, json_reply
+from node.management.rows.client_lists import ClientLists
+from node.management.rows.client_view import Chosen
+from node.management.rows.listing import object_reply
+from node.management.rows.rates import CONNECTION, STREAM_CONSUMER, STREAM_PUBLISHER, Row
+from node.management.rows.view import StreamTracking
+from node.streams.endpoint import PROTOCOL
+
+TRACKING: Final = "stream tracking"  # a question to other nodes: [vhost, stream]
+CONNECTIONS: Final = "/api/stream/connections"
+
+
+class StreamClients:
+    """See the module."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._lists = ClientLists(context)
+        if context.cluster is not None:
+            context.cluster.operating.status.serve(TRACKING, self._tracking_asked)
+
+    def routes(self) -> list[web.RouteDef]:
+        one = f"{CONNECTIONS}/{{vhost}}/{{name}}"
+        return [
+            web.get(CONNECTIONS, self.connections),
+            web.get(f"{CONNECTIONS}/{{vhost}}", self.connections),
+            web.get(one, self.connection),
+            web.delete(one, self.close),
+            web.get(f"{one}/consumers", self.consumers),
+            web.get(f"{one}/publishers", self.publishers),
+            web.get("/api/stream/consumers", self.consumers),
+            web.get("/api/stream/consumers/{vhost}", self.consumers),
+            web.get("/api/stream/publishers", self.publishers),
+            web.get("/api/stream/publishers/{vhost}", self.publishers),
+            web.get("/api/stream/publishers/{vhost}/{queue}", self.publishers),
+            web.get("/api/stream/{vhost}/{queue}/tracking", self.tracking),
+        ]
+
+    async def connections(self, request: web.Request) -> web.StreamResponse:
+        return await self._lists.reply(request, CONNECTION, Chosen(protocol=PROTOCOL))
+
+    async def connection(self, request: web.Request) -> web.Response:
+        return object_reply(request, (await self._asked(request))[0])
+
+    async def close(self, request: web.Request) -> web.Response:
+        row, is_here = await self._asked(request)
+        cluster, reason = self._context.cluster, reason_of(request)
+        name = str(row["name"])
+        if cluster is not None and not is_here:
+            is_closed = await cluster.close_connection(name, reason)
+        else:
+            is_closed = self._context.view.close_connection(name, reason)
+        if not is_closed:
+            raise ApiError.not_found()
+        return web.Response(status=204)
+
+    async def _asked(self, request: web.Request) -> tuple[Row, bool]:
+        (vhost,) = asked_vhosts(self._context, request)
+        row, is_here = await self._lists.one(
+            request, CONNECTION, (request.match_info["name"], 0, 0)
+        )
+        if row["protocol"] != PROTOCOL or row["vhost"] != vhost:
+            raise ApiError.not_found()
+        return row, is_here
+
+    async def consumers(self, request: web.Request) -> web.StreamResponse:
+        return await self._lists.reply(request, STREAM_CONSUMER, chosen_in(request))
+
+    async def publishers(self, request: web.Request) -> web.StreamResponse:
+        return await self._lists.reply(request, STREAM_PUBLISHER, chosen_in(request))
+
+    async def tracking(self, request: web.Request) -> web.Response:
+        (vhost,) = asked_vhosts(self._context, request)
+        name = request.match_info["queue"]
+        queue = self._context.view.queue(vhost, name)
+        if queue is None or queue.type != "stream":
+            raise ApiError.not_found()
+        found = await self._tracking(vhost, name)
+        if found is None:
+            text = "The stream leader is not available"
+            raise ApiError(503, "service_unavailable", text)
+        parts = {"offsets": dict(found.offsets), "writers": dict(found.publishers)}
+        kind = request.query.get("type", "")
+        if kind in ("offset", "writer"):
+            parts = {f"{kind}s": parts[f"{kind}s"]}
+        return json_reply(parts)
+
+    async def _tracking(self, vhost: str, name: str) -> StreamTracking | None:
+        """As the leader of the stream has it; None: no leader answers."""
+        found = self._context.view.stream_tracking(vhost, name)
+        if found is not None or self._context.cluster is None:
+            return found
+        status = self._context.cluster.operating.status
+        answers = await status.ask_others(TRACKING, [vhost, name])
+        for parts in answers.values():
+            for offsets, publishers in parts or ():
+                return StreamTracking(offsets, publishers)
+        return None
+
+    async def _tracking_asked(self, asker: int, about: Any) -> AsyncIterator[object]:
+        vhost, name = about
+        found = self._context.view.stream_tracking(vhost, name)
+        if found is not None:
+            yield [dict(found.offsets), dict(found.publishers)]
+
+
+def chosen_in(request: web.Request) -> Chosen:
+    """What the path names."""
+    names = request.match_info
+    return Chosen(connection=names.get("name", ""), queue=names.get("queue", ""), protocol=PROTOCOL)

@@ -1,0 +1,77 @@
+"""Entries of `node.management.api.streams`."""
+
+from typing import Final
+
+from node.management.schema.connections import CONNECTION, PEER
+from node.management.schema.model import (
+    BOOLEAN,
+    COUNT,
+    STRING,
+    Query,
+    deletes,
+    lists,
+    reads,
+    record,
+    table,
+)
+from node.management.schema.nodes import QUEUE_NAME
+
+COMMON: Final = {
+    "queue": QUEUE_NAME,
+    "connection_details": record(
+        "StreamConnectionDetails", {**PEER, "node": STRING, "user": STRING}
+    ),
+    "user": STRING,
+}
+CONSUMER: Final = record(
+    "StreamConsumer",
+    {
+        **COMMON,
+        "subscription_id": COUNT,
+        "credits": COUNT,
+        "consumed": COUNT,
+        "offset": COUNT,
+        "offset_lag": COUNT,
+        "active": BOOLEAN,
+        "activity_status": STRING,
+        "properties": table(STRING),
+    },
+)
+PUBLISHER: Final = record(
+    "StreamPublisher",
+    {
+        **COMMON,
+        "publisher_id": COUNT,
+        "reference": STRING,
+        "published": COUNT,
+        "confirmed": COUNT,
+        "errored": COUNT,
+    },
+)
+TRACKING: Final = record("StreamTracking", {}, {"offsets": table(COUNT), "writers": table(COUNT)})
+KIND: Final = Query(
+    "type", {"type": "string", "enum": ["offset", "writer"]}, "Only one of the two; without: both."
+)
+BASE: Final = "/api/stream"
+ONE: Final = f"{BASE}/connections/{{vhost}}/{{name}}"
+
+OPERATIONS: Final = (
+    lists(f"{BASE}/connections", "Connections of the stream protocol.", CONNECTION),
+    lists(f"{BASE}/connections/{{vhost}}", "Those of a vhost.", CONNECTION),
+    reads(ONE, "One connection of the stream protocol.", CONNECTION),
+    deletes(ONE, "Close it; the header X-Reason says why."),
+    lists(f"{ONE}/consumers", "The consumers of a connection.", CONSUMER),
+    lists(f"{ONE}/publishers", "The publishers of a connection.", PUBLISHER),
+    lists(f"{BASE}/consumers", "Consumers of the stream protocol.", CONSUMER),
+    lists(f"{BASE}/consumers/{{vhost}}", "Those of a vhost.", CONSUMER),
+    lists(f"{BASE}/publishers", "Publishers of the stream protocol.", PUBLISHER),
+    lists(f"{BASE}/publishers/{{vhost}}", "Those of a vhost.", PUBLISHER),
+    lists(f"{BASE}/publishers/{{vhost}}/{{queue}}", "Those of a stream.", PUBLISHER),
+    reads(
+        f"{BASE}/{{vhost}}/{{queue}}/tracking",
+        "What a stream remembers by name: offsets of consumers, ids of publishers.",
+        TRACKING,
+        query=(KIND,),
+        refusals=(503,),
+    ),
+)
