@@ -1,0 +1,256 @@
+"""Address settings: windows of 0, rates, blocked producers, paging, credit schemes.
+
+    python -m bench.addresses [--artemis apache-artemis-2.x] [--page-mb 1000] [--seconds 60]
+
+Prints one line per case. The first three have pika clients, which share the machine with
+the broker: their counts and bounds mean more than their rates. Paging and credit schemes are
+measured with `bgen` over AMQP 1.0, beside Artemis if its unzipped distribution is named.
+"""
+
+import argparse
+import json
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+from urllib.request import Request, urlopen
+
+import pika
+
+from bench.artemis import Artemis
+from bench.run import HERE, ROOT, Broker, Warren
+
+QUEUE: Final = "bench"
+ROUNDS: Final = 7  # of the windows
+SLOW_S: Final = 0.01
+WINDOW_MESSAGES: Final = 5000
+RATE: Final = 1000
+PRODUCERS: Final = 100
+BLOCK_BYTES: Final = 1_000_000
+PAGE_BODY_BYTES: Final = 10_000
+PAGE_LIMIT_BYTES: Final = 50_000_000
+SAFE: Final = pika.BasicProperties(delivery_mode=2)
+LOGIN: Final = "Basic Z3Vlc3Q6Z3Vlc3Q="
+
+
+class Client:
+    """A connection with one channel and, once it consumes, what it got."""
+
+    def __init__(self, port: int) -> None:
+        url = f"amqp://guest:guest@127.0.0.1:{port}/%2F"
+        self.connection = pika.BlockingConnection(pika.URLParameters(url))
+        self.channel: Any = self.connection.channel()
+        self.arrivals_s: list[float] = []
+        self.held = 0
+        self.held_max = 0
+        self._busy_until_s = 0.0
+        self._tag = 0
+
+    def consume(self, acks: bool = True) -> None:
+        def arrived(channel: Any, method: Any, properties: Any, body: bytes) -> None:
+            self.arrivals_s.append(time.monotonic())
+            self.held += 1
+            self.held_max = max(self.held_max, self.held)
+            self._tag = method.delivery_tag
+            if acks:
+                self.settle()
+
+        self.channel.basic_consume(QUEUE, arrived)
+
+    def settle(self) -> None:
+        self.channel.basic_ack(self._tag, multiple=True)
+        self.held = 0
+
+    def look(self, busy_s: float = 0.0) -> None:
+        """Read what came; with `busy_s`, work so long on each message before settling it."""
+        self.connection.process_data_events(0)
+        now_s = time.monotonic()
+        if self.held and self._busy_until_s == 0.0:
+            self._busy_until_s = now_s + busy_s
+        if self.held and now_s >= self._busy_until_s:
+            self._busy_until_s = 0.0
+            self.settle()
+
+
+@contextmanager
+def queue_with(port: int, **arguments: object) -> Iterator[Client]:
+    """An empty queue with these settings, and the connection that declared it."""
+    client = Client(port)
+    said = {f"x-{key.replace('_', '-')}": value for key, value in arguments.items()}
+    client.channel.queue_declare(QUEUE, durable=True, arguments=said)
+    yield client
+    client.channel.queue_delete(QUEUE)
+    client.connection.close()
+
+
+def ready(client: Client) -> int:
+    return int(client.channel.queue_declare(QUEUE, passive=True).method.message_count)
+
+
+def fill(client: Client, count: int) -> None:
+    for _ in range(count):
+        client.channel.basic_publish("", QUEUE, b"x" * 12, SAFE)
+    while ready(client) < count:
+        client.connection.process_data_events(0.01)
+
+
+def window_case(port: int, with_slow: bool) -> None:
+    """Consumers with a window of 0: one settles at once, the other after SLOW_S."""
+    with queue_with(port, consumer_window_size=0) as owner:
+        fill(owner, WINDOW_MESSAGES)
+        fast, slow = Client(port), Client(port)
+        if with_slow:
+            slow.consume(acks=False)
+        fast.consume()
+        begun_s = time.monotonic()
+        while len(fast.arrivals_s) + len(slow.arrivals_s) < WINDOW_MESSAGES:
+            fast.look()
+            slow.look(SLOW_S)  # Also while it does not consume: it costs the same either way.
+        rate = WINDOW_MESSAGES / (time.monotonic() - begun_s)
+        print(
+            f"window 0, {'slow and fast' if with_slow else 'fast alone'}: {rate:.0f}/s, "
+            f"fast {len(fast.arrivals_s)}, slow {len(slow.arrivals_s)}, "
+            f"slow held at most {slow.held_max}",
+            flush=True,
+        )
+
+
+def rate_case(port: int, seconds: int) -> None:
+    with queue_with(port, consumer_max_rate=RATE) as owner:
+        fill(owner, RATE * (seconds + 2))
+        client = Client(port)
+        client.consume()
+        while not client.arrivals_s or time.monotonic() < client.arrivals_s[0] + seconds:
+            client.connection.process_data_events(0.01)
+        counts = [0] * (seconds + 1)
+        for at_s in client.arrivals_s:
+            counts[min(int(at_s - client.arrivals_s[0]), seconds)] += 1
+        each = counts[:seconds]
+        print(
+            f"rate {RATE}/s over {seconds} s: {sum(each)} messages, "
+            f"{min(each)} to {max(each)} per second",
+            flush=True,
+        )
+
+
+def block_case(broker: Warren) -> None:
+    """PRODUCERS fill an address; then it is purged, and all of them go on."""
+    with queue_with(broker.port, max_size_bytes=BLOCK_BYTES, address_full_policy="BLOCK") as owner:
+        resumed_s: list[float] = []
+        purged_s = [float("inf")]
+
+        def publish(client: Client) -> None:
+            client.channel.confirm_delivery()
+            while time.monotonic() < purged_s[0]:
+                client.channel.basic_publish("", QUEUE, bytes(1000), SAFE)
+            resumed_s.append(time.monotonic())
+
+        for _ in range(PRODUCERS):
+            threading.Thread(target=publish, args=[Client(broker.port)], daemon=True).start()
+        row: Any = {}
+        while row.get("blocked_publishers") != PRODUCERS:
+            [row] = [each for each in api(broker, "addresses") if each["name"] == QUEUE]
+        purged_s[0] = time.monotonic()
+        owner.channel.queue_purge(QUEUE)
+        while len(resumed_s) < PRODUCERS:
+            owner.connection.process_data_events(0.01)
+        late_ms = 1000 * (max(resumed_s) - purged_s[0])
+        print(
+            f"BLOCK, {PRODUCERS} producers of 1,000 bytes: {row['bytes']} bytes held, "
+            f"the limit is {BLOCK_BYTES}; the last goes on {late_ms:.0f} ms after the purge",
+            flush=True,
+        )
+
+
+def api(broker: Warren, path: str) -> Any:
+    url = f"http://127.0.0.1:{broker.management_port}/api/{path}"
+    with urlopen(Request(url, headers={"Authorization": LOGIN}), timeout=60) as answer:
+        return json.load(answer)
+
+
+def bgen(broker: Broker, words: str, declared: str = "") -> dict[str, Any]:
+    """One run over AMQP 1.0; Artemis has the queue."""
+    is_warren = broker.name == "warren"
+    prefix = ["--addr-prefix", "/queues/" if is_warren else ""]
+    declared = f"--declare {QUEUE}:classic {declared}" if is_warren else ""
+    command = [str(HERE / "bgen"), "--port", str(broker.port), "--proto", "1.0", *prefix]
+    command += [*declared.split(), "--queue", QUEUE, "--pids", str(broker.pid()), *words.split()]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=3600, check=True)
+    found: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+    return found
+
+
+def page_case(broker: Broker, megabytes: int) -> None:
+    count = megabytes * 1_000_000 // PAGE_BODY_BYTES
+    limits = f"--fresh --qarg x-max-size-bytes={PAGE_LIMIT_BYTES} --qarg x-address-full-policy=PAGE"
+    way = f"--size {PAGE_BODY_BYTES} --duration 3600 --linger 600"
+    entered = bgen(broker, f"{way} --producers 1 --window 1000 --count {count}", limits)
+    left = bgen(
+        broker, f"{way} --consumers 1 --prefetch 1000 --ack 100 --consume-count {count}", limits[8:]
+    )
+    print(
+        f"PAGE, {megabytes} MB of {PAGE_BODY_BYTES} bytes, {broker.name}: "
+        f"in {entered['pub_per_s']}/s, {entered['broker_cpu_pct']} % CPU, "
+        f"RSS {entered['broker_rss_max_mb']} MB; "
+        f"out {left['sub_per_s']}/s, {left['broker_cpu_pct']} % CPU; "
+        f"confirmed {entered['confirmed']}, received {left['received']}",
+        flush=True,
+    )
+
+
+def credit_case(broker: Broker, name: str, seconds: int, arguments: str = "") -> None:
+    """A producer under this scheme of credits, and a consumer."""
+    words = f"--size 1000 --producers 1 --consumers 1 --window 1000 --duration {seconds} --warmup 2"
+    found = bgen(broker, f"{words} --prefetch 1000 --ack 100", f"--fresh {arguments}")
+    print(
+        f"credits {name}, 1,000 bytes, {broker.name}: {found['pub_per_s']}/s, "
+        f"confirms p50 and p99 {found['conf_ms'][:2]} ms, {found['broker_cpu_pct']} % CPU",
+        flush=True,
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--python", type=Path, default=ROOT / ".venv-compiled/bin/python")
+    parser.add_argument("--artemis", type=Path, help="folder of an unzipped distribution")
+    parser.add_argument("--seconds", type=int, default=60)
+    parser.add_argument("--page-mb", type=int, default=1000)
+    parser.add_argument("--data", type=Path, help="folder on the disk to measure")
+    options = parser.parse_args(arguments)
+    subprocess.run(["make", "-s", "-C", str(HERE)], check=True)
+    with tempfile.TemporaryDirectory(prefix="warren-bench-", dir=options.data) as folder:
+        measure_warren(Warren(options.python.absolute(), Path(folder), []), options)
+    if options.artemis is None:
+        return
+    with tempfile.TemporaryDirectory(prefix="warren-bench-", dir=options.data) as folder:
+        artemis = Artemis(options.artemis.absolute(), Path(folder), PAGE_LIMIT_BYTES, QUEUE)
+        artemis.start()
+        try:
+            page_case(artemis, options.page_mb)
+            credit_case(artemis, "100/30", options.seconds)
+        finally:
+            artemis.stop()
+
+
+def measure_warren(warren: Warren, options: argparse.Namespace) -> None:
+    warren.start()
+    try:
+        for _ in range(ROUNDS):
+            for with_slow in (False, True):
+                window_case(warren.port, with_slow)
+        rate_case(warren.port, options.seconds)
+        block_case(warren)
+        page_case(warren, options.page_mb)
+        credit_case(warren, "170/85", options.seconds)
+        scheme = "--qarg x-amqp-credits=100 --qarg x-amqp-low-credits=30"
+        credit_case(warren, "100/30", options.seconds, scheme)
+    finally:
+        warren.stop()
+
+
+if __name__ == "__main__":
+    main()
