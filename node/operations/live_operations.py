@@ -168,6 +168,9 @@ class LiveOperations:
             return False
         offsets = bytes(4) + len(data).to_bytes(4, "little")
         chunk = Chunk(FORMAT_091, data, 0, offsets, _info(decode_properties(properties)))
+        gate = self._broker.addresses.gate_of(vhost, exchange, tuple(route.queues))
+        if gate is not None:
+            chunk = gate.stamped(chunk)
         session = OperatorSession(self._broker.new_session())
         self._broker.turn.begin()
         taken = await session.publish(hosts, chunk)

@@ -17,6 +17,7 @@ from tests.conformance.broker import (
     settle_down,
     wait_until_ready,
 )
+from tests.conformance.http_api import HttpApi
 from tests.conformance.options import both_kinds, declare, onward, publish
 from tests.conformance.proton10 import ACCEPTED, connect10, link_refused, outcome_of
 
@@ -332,3 +333,14 @@ def test_messages_to_an_exchange_have_their_time_in_all_queues_and_others_have_n
     for queue in queues:
         channel.queue_delete(queue)
     channel.exchange_delete(name)
+
+
+def test_message_published_by_the_http_api_has_its_time(
+    own_broker: Broker, channel: Any, name: str
+) -> None:
+    declare(channel, name, "classic", {"x-enable-ingress-timestamp": True})
+    assert own_broker.node is not None
+    api = HttpApi(own_broker.node.management_url)
+    sent = {"properties": {}, "routing_key": name, "payload": "1", "payload_encoding": "string"}
+    assert api.post("/exchanges/%2F/amq.default/publish", sent) == {"routed": True}
+    assert channel.basic_get(name, auto_ack=True)[1].headers[INGRESS_TIME] > 0
