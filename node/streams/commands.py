@@ -228,15 +228,16 @@ def _delete(endpoint: StreamConnection, fields: Fields) -> None:
 def _stream_stats(endpoint: StreamConnection, fields: Fields) -> None:
     correlation, name = fields.u32(), fields.string()
     host = stream_of(endpoint, name)
+    member = None if host is None else host.member
+    code = codes.OK
     if host is None:
-        answer(endpoint, fields, correlation, codes.STREAM_DOES_NOT_EXIST)
-        return
-    if not endpoint.permissions.allows(READ, name):
-        answer(endpoint, fields, correlation, codes.ACCESS_REFUSED)
-        return
-    member = host.member
-    if member is None:
-        answer(endpoint, fields, correlation, codes.STREAM_NOT_AVAILABLE)
+        code = codes.STREAM_DOES_NOT_EXIST
+    elif not endpoint.permissions.allows(READ, name):
+        code = codes.ACCESS_REFUSED
+    elif member is None:
+        code = codes.STREAM_NOT_AVAILABLE
+    if code != codes.OK or member is None:
+        endpoint.send(Answer(fields.key, correlation, code).u32(0))  # Clients read a count always.
         return
     is_empty = member.next_offset == member.first_offset
     stats = {
