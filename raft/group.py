@@ -242,6 +242,13 @@ class Group:
             raft.synchronise(is_wanted)
             self._marks.mark(self)
 
+    def block(self, is_wanted: bool) -> None:
+        """Have this leader of a mirror ring take no proposals until all mirrors are synchronised,
+        or not."""
+        raft = self.raft
+        assert isinstance(raft, Ring)
+        raft.blocks = is_wanted
+
     def snapshot_point(self, index: int) -> SnapshotPoint:
         """What to write with a snapshot of the machine behind `index`, which was applied and is
         durable in the log (`Raft.snapshot_limit`)."""

@@ -132,7 +132,7 @@ class Ring:
         self.lost_index: i64 = NO_BASE  # promoted without entries up to here, or a little further
         # Synchronisation of the right neighbour
         self.copies = True  # begin it when it is needed
-        self.blocks = False  # and take no proposals meanwhile
+        self.blocks = False  # take no proposals until all members are synchronised
         self.slice_bytes_per_tick: i64 = 0  # 0: no limit
         self.wanted_snapshot_index: i64 = 0  # take a snapshot at this index or behind it; 0: none
         self._slice_debt: i64 = 0
@@ -366,7 +366,7 @@ class Ring:
     def _is_blocked(self) -> bool:
         """A mirror is being synchronised, in the blocking form."""
         view = self.view
-        if not self.blocks or not self.copies or view is None:
+        if not self.blocks or view is None:
             return False
         return len(view.synchronised) < len(view.members)
 

@@ -147,6 +147,7 @@ RULES: Final[Mapping[str, tuple[str, Callable[[str], Value]]]] = {
         f"cluster.{ALL_DOWN}.recover",
         same("ignore", "autoheal"),
     ),
+    "mirroring_sync_max_throughput": ("cluster.mirroring_sync_max_throughput", byte_count),
     "queue_leader_locator": ("queue_leader_locator", same("client-local", "balanced")),
     "load_definitions": ("load_definitions", plain),
     "management.load_definitions": ("load_definitions", plain),

@@ -160,6 +160,8 @@ class ClusterSection:
         "pause_minority"
     )
     pause_if_all_down: PauseIfAllDownSection = PauseIfAllDownSection()
+    # Bytes per second that a node sends to synchronise the mirror of a queue; 0: no limit.
+    mirroring_sync_max_throughput: Annotated[ByteCount, Meta(ge=0)] = 0
     coordination: bool = True  # jobs that one node does at a time; without, the leader does them
 
 

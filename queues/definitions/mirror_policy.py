@@ -14,6 +14,7 @@ KEYS: Final = (
     "ha-params",
     "ha-sync-mode",
     "ha-sync-batch-size",
+    "ha-sync-nonblocking",
     "ha-promote-on-shutdown",
     "ha-promote-on-failure",
 )
@@ -68,6 +69,9 @@ def _options_fault(definition: Mapping[str, object]) -> str | None:
     size = definition.get("ha-sync-batch-size", BATCH_SIZE)
     if not isinstance(size, int) or isinstance(size, bool) or size <= 0:
         return f"ha-sync-batch-size takes an integer greater than 0, {_term(size)} given"
+    nonblocking = definition.get("ha-sync-nonblocking", True)
+    if not isinstance(nonblocking, bool):
+        return f"ha-sync-nonblocking must be true or false, got {_term(nonblocking)}"
     for key in ("ha-promote-on-shutdown", "ha-promote-on-failure"):
         value = definition.get(key, ALWAYS)
         if value not in (ALWAYS, WHEN_SYNCED):
@@ -93,6 +97,7 @@ class MirrorPolicy:
     batch_size: int
     always_on_failure: bool
     always_on_shutdown: bool
+    blocks: bool = False  # the queue, while mirrors are synchronised
 
 
 def mirror_policy(settings: Mapping[str, object], synchronises: bool) -> MirrorPolicy | None:
@@ -115,6 +120,7 @@ def mirror_policy(settings: Mapping[str, object], synchronises: bool) -> MirrorP
         size,
         settings.get("ha-promote-on-failure", ALWAYS) == ALWAYS,
         settings.get("ha-promote-on-shutdown", WHEN_SYNCED) == ALWAYS,
+        settings.get("ha-sync-nonblocking") is False,
     )
 
 

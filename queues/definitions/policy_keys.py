@@ -114,7 +114,7 @@ OPERATOR_KEYS: Final = frozenset(
     ("expires", "message-ttl", "max-length", "max-length-bytes", "max-in-memory-length",
      "max-in-memory-bytes", "delivery-limit", "overflow", "queue-version", "target-group-size",
      "member-placement-tag", "ha-mode", "ha-params", "ha-sync-mode", "ha-sync-batch-size",
-     "ha-promote-on-failure", "ha-promote-on-shutdown")
+     "ha-sync-nonblocking", "ha-promote-on-failure", "ha-promote-on-shutdown")
 )  # fmt: skip
 
 

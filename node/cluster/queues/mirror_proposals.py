@@ -84,7 +84,7 @@ class Rings(Protocol):
 
     def ring(self, uid: int) -> Reporting | None: ...
 
-    def synchronise(self, queue: Queue, view: RingView, by_policy: bool) -> None: ...
+    def synchronise(self, queue: Queue, view: RingView, by_policy: bool, blocks: bool) -> None: ...
 
     def order(self, uid: int, is_wanted: bool) -> None: ...
 
@@ -282,7 +282,10 @@ class MirrorProposals:
         view = ring_view(queue.mirrors)
         here = self._snapshot.here
         if here in view.members:
-            self._mirrors.synchronise(queue, view, self._synchronises_by_policy(queue))
+            policy = self.policy_of(queue)
+            by_policy = policy is None or policy.synchronises
+            blocks = policy is not None and policy.blocks
+            self._mirrors.synchronise(queue, view, by_policy, blocks)
             self._watch(queue, view)
         if here not in view.members:
             self._forget(int(queue.uid))
@@ -310,10 +313,6 @@ class MirrorProposals:
             return
         name = self._snapshot.name_of(right)
         self.lags.look(queue, right, name, ring.right_acked_index, ring.last_index, self._now_ms)
-
-    def _synchronises_by_policy(self, queue: Queue) -> bool:
-        policy = self.policy_of(queue)
-        return policy is None or policy.synchronises
 
     def _first(self, queue: Queue) -> MirrorView | None:
         """Of a classic queue of this node that is to get mirrors."""

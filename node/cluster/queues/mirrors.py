@@ -24,6 +24,7 @@ from queues.hosts.host_interfaces import Steps
 from queues.hosts.quorum_member import QuorumMember
 from queues.hosts.quorum_recovery import INCARNATION, FoundGroup, FoundGroups, beginning
 from raft.entries import Config
+from raft.host import TICK_MS
 from raft.recovery import Restored
 from raft.ring import Ring
 from raft.ring_view import RingView
@@ -105,10 +106,14 @@ class Groups(Protocol):
 class Mirrors:
     """See the module. All methods run on the loop thread."""
 
-    def __init__(self, broker: Site, cluster: "Cluster", queues: Groups) -> None:
+    def __init__(
+        self, broker: Site, cluster: "Cluster", queues: Groups, sync_bytes_per_s: int
+    ) -> None:
+        """`sync_bytes_per_s`: limit for the synchronisation of one mirror; 0: none."""
         self._broker = broker
         self._cluster = cluster
         self._queues = queues
+        self._slice_bytes_per_tick = -(-sync_bytes_per_s * TICK_MS // 1000)
         self._founding: set[int] = set()  # uids of classic queues that are handed over
         self.on_changed: Callable[[int], None] | None = None  # a view or a policy is another one
         self.on_lost: Callable[[int], None] | None = None  # a mirror leads without being whole
@@ -128,18 +133,22 @@ class Mirrors:
 
     # Synchronisation
 
-    def synchronise(self, queue: Queue, view: RingView, by_policy: bool) -> None:
+    def synchronise(self, queue: Queue, view: RingView, by_policy: bool, blocks: bool) -> None:
         """Let the member here bring its right neighbour what it lacks, or not: by the policy, by an
-        operator's command, or when none of those messages is left."""
+        operator's command, or when none of those messages is left. `blocks`: its leader takes no
+        commands meanwhile."""
         uid = int(queue.uid)
         if len(view.synchronised) == len(view.members):
             self._ordered.pop(uid, None)
             self._drained_at.pop(uid, None)
         group = self._cluster.raft.group(uid)
-        right = view.right_of(self._cluster.member)
-        if group is None or right == 0 or right in view.synchronised:
+        if group is None:
             return
         is_wanted = self._ordered.get(uid, by_policy)
+        group.block(blocks and is_wanted)
+        right = view.right_of(self._cluster.member)
+        if right == 0 or right in view.synchronised:
+            return
         group.synchronise(is_wanted or self._is_drained(uid, view.joined_in(right)))
 
     def order(self, uid: int, is_wanted: bool) -> None:
@@ -253,6 +262,8 @@ class Mirrors:
         raft = self._cluster.raft
         member.mirror.on_lost = self._lost
         group = raft.add_mirror(uid, INCARNATION, joined, restored, member, is_whole)
+        assert isinstance(group.raft, Ring)
+        group.raft.slice_bytes_per_tick = self._slice_bytes_per_tick
         group.synchronise(False)  # Until it is known what the policy says.
         member.join(group)
         self.look_at(uid)

@@ -110,7 +110,8 @@ class QuorumQueues:
         self._streams = streams
         self._proxies: dict[int, QuorumProxy] = {}
         self._watches: dict[int, Callable[[Leader | None], None]] = {}
-        self.mirrors = Mirrors(broker, cluster, self)
+        sync_bytes_per_s = broker.config.cluster.mirroring_sync_max_throughput
+        self.mirrors = Mirrors(broker, cluster, self, sync_bytes_per_s)
         self._founding: list[int] = []  # queues that were about to get mirrors
         self._late: list[int] = []  # named by the definitions, and not on this disk
         self._unknown: list[int] = []  # the other way round

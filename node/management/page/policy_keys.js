@@ -50,6 +50,9 @@ export const KEYS = {
   "ha-sync-batch-size": {
     kind: "number", is: "classic_queues", operator: true, means: "messages in one step of that",
   },
+  "ha-sync-nonblocking": {
+    kind: "flag", is: "classic_queues", operator: true, means: "whether it is in use meanwhile",
+  },
   "ha-promote-on-shutdown": {
     kind: ["always", "when-synced"],
     is: "classic_queues", operator: true, means: "which mirrors lead after an orderly stop",

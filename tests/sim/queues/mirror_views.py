@@ -28,6 +28,7 @@ class MirrorViews:
         self.views = [RingView(1, 1, tuple(members), ones, tuple(members))]
         self.promotes_always = False  # `ha-promote-on-failure`
         self.synchronises = True
+        self.blocks = False  # `ha-sync-nonblocking: false`
         self._heard: dict[GroupNode, int] = {}  # the epoch that each has heard of
 
     @property
@@ -45,6 +46,8 @@ class MirrorViews:
             if group is not None and ring is not None and ring.copies != self.synchronises:
                 node.turn.begin()
                 group.synchronise(self.synchronises)
+            if group is not None and ring is not None:
+                group.block(self.blocks and self.synchronises)
             is_new = self._heard.get(node, 0) < self.view.epoch
             is_late = ring is not None and ring.view is None  # It has just joined.
             if (is_new or is_late) and self._random.random() < HEARS:

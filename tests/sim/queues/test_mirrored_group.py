@@ -19,6 +19,8 @@ STEPS_BEFORE: Final = 800
 @pytest.mark.parametrize("seed", range(int(FIRST), int(LAST)))
 def test_what_is_confirmed_is_there_once_whatever_becomes_of_the_mirrors(seed: int) -> None:
     world = GroupWorld(seed, (3, 2, 3, 5)[seed % 4], mirrored=True)
+    assert world.views is not None
+    world.views.blocks = seed % 3 == 2
     world.run_until("a leader", world.has_leader)
     world.run(STEPS)
     world.drain()

@@ -282,7 +282,7 @@ def test_every_key_can_be_set_by_text() -> None:
         "cluster.change_timeout_ms": "100", "cluster.process_grace_ms": "500",
         "cluster.coordination": "false",
         "cluster.handshake_timeout_ms": "200", "cluster.home_down_ms": "900",
-        "cluster.peer_bytes_max": "2MiB",
+        "cluster.peer_bytes_max": "2MiB", "cluster.mirroring_sync_max_throughput": "1MiB",
         "cluster.secret_file": "/s", "cluster.seeds": "a:1, b:2", "limits.channel_max": "9",
         "limits.frame_max": "9000", "limits.heartbeat_s": "0", "limits.handshake_timeout_ms": "100",
         "limits.max_message_size": "1MiB", "limits.connection_max": "-1",

@@ -41,7 +41,7 @@ class FakeRings:
     synchronised: int = 0  # what a leader here reports
     needs_term: bool = False
     acked_and_last: tuple[int, int] = (-1, 0)  # of the right neighbours
-    asked: list[tuple[int, bool]] = field(default_factory=list)
+    asked: list[tuple[int, bool, bool]] = field(default_factory=list)
 
     def ring(self, uid: int) -> Report | None:
         queue = self.world.machine.queue(uid)
@@ -49,8 +49,8 @@ class FakeRings:
         view = ring_view(queue.mirrors)
         return Report(view, self.synchronised, 0, self.needs_term, *self.acked_and_last)
 
-    def synchronise(self, queue: Queue, view: RingView, by_policy: bool) -> None:
-        self.asked.append((int(queue.uid), by_policy))
+    def synchronise(self, queue: Queue, view: RingView, by_policy: bool, blocks: bool) -> None:
+        self.asked.append((int(queue.uid), by_policy, blocks))
 
     def order(self, uid: int, is_wanted: bool) -> None:
         raise AssertionError("no operator orders anything")
@@ -181,6 +181,15 @@ def test_a_queue_under_a_policy_begins_a_ring_on_its_node_and_gets_all_mirrors()
     assert view is not None
     assert (view.members, view.synchronised) == ((1, 2, 3), (1,))
     assert world.rings[2].asked
+
+
+def test_the_policy_decides_whether_a_synchronisation_blocks_the_queue() -> None:
+    for nonblocking in (True, False):
+        world = World(UNSYNCHRONISED, {"ha-mode": "all", "ha-sync-nonblocking": nonblocking})
+        world.tick()
+        assert {(by_policy, blocks) for _, by_policy, blocks in world.rings[1].asked} == {
+            (True, not nonblocking)
+        }
 
 
 def test_a_queue_without_a_policy_stays_as_it_is() -> None:

@@ -40,6 +40,10 @@ RUNNING = {"a": 1, "b": 2, "c": 3, "d": 4}
             "ha-sync-batch-size takes an integer greater than 0, 0 given",
         ),
         (
+            {"ha-mode": "all", "ha-sync-nonblocking": "no"},
+            'ha-sync-nonblocking must be true or false, got <<"no">>',
+        ),
+        (
             {"ha-mode": "all", "ha-promote-on-shutdown": 1},
             'ha-promote-on-shutdown must be "always" or "when-synced", got 1',
         ),
@@ -79,6 +83,8 @@ def test_defaults_are_those_of_rabbitmq_but_for_the_synchronisation() -> None:
     assert found == MirrorPolicy("all", 0, (), True, 4096, True, False)
     found = policy(ha_mode="all", ha_sync_mode="manual", ha_promote_on_shutdown="always")
     assert (found.synchronises, found.always_on_shutdown) == (False, True)
+    assert not policy(ha_mode="all", ha_sync_nonblocking=True).blocks
+    assert policy(ha_mode="all", ha_sync_nonblocking=False).blocks
 
 
 def test_all_nodes_are_mirrors() -> None:
