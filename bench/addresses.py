@@ -2,8 +2,8 @@
 
     python -m bench.addresses [--artemis apache-artemis-2.x] [--page-mb 1000] [--seconds 60]
 
-Prints one line per case. The first three have pika clients, which share the machine with
-the broker: their counts and bounds mean more than their rates. Paging and credit schemes are
+Prints one line per case. Cases whose clients are those of Python (pika, proton) share the machine
+with the broker: their counts and bounds mean more than their rates. Paging and credit schemes are
 measured with `bgen` over AMQP 1.0, beside Artemis if its unzipped distribution is named.
 """
 
@@ -20,12 +20,14 @@ from typing import Any, Final
 from urllib.request import Request, urlopen
 
 import pika
+import proton
+from proton.utils import BlockingConnection
 
 from bench.artemis import Artemis
 from bench.run import HERE, ROOT, Broker, Warren
 
 QUEUE: Final = "bench"
-ROUNDS: Final = 7  # of the windows
+ROUNDS: Final = 7  # of windows and of slow consumers
 SLOW_S: Final = 0.01
 WINDOW_MESSAGES: Final = 5000
 RATE: Final = 1000
@@ -202,6 +204,48 @@ def page_case(broker: Broker, megabytes: int) -> None:
     )
 
 
+def mixed_case(broker: Broker, with_slow: bool) -> None:
+    """The consumers of `window_case` over AMQP 1.0: a window of 0 is a credit of 1."""
+    bgen(
+        broker,
+        f"--size 100 --producers 1 --window 1000 --count {WINDOW_MESSAGES} --duration 3600",
+        "--fresh",
+    )
+    prefix = "/queues/" if broker.name == "warren" else ""
+    counts = [0, 0]
+
+    def consume(place: int, busy_s: float) -> None:
+        url = f"amqp://guest:guest@127.0.0.1:{broker.port}"
+        connection = BlockingConnection(url, timeout=60, allowed_mechs="PLAIN")
+        receiver = connection.create_receiver(prefix + QUEUE, credit=1)
+        while sum(counts) < WINDOW_MESSAGES:
+            try:
+                receiver.receive(timeout=1)
+            except proton.Timeout:
+                continue  # The other one has the last message.
+            time.sleep(busy_s)
+            counts[place] += 1
+            receiver.accept()
+            receiver.flow(1)
+            last_s[0] = time.monotonic()
+        connection.close()
+
+    begun_s = time.monotonic()
+    last_s = [begun_s]
+    consumers = [threading.Thread(target=consume, args=[0, 0.0])]
+    if with_slow:
+        consumers.append(threading.Thread(target=consume, args=[1, SLOW_S]))
+    for each in consumers:
+        each.start()
+    for each in consumers:
+        each.join()
+    print(
+        f"credit 1, {'slow and fast' if with_slow else 'fast alone'}, {broker.name}: "
+        f"{WINDOW_MESSAGES / (last_s[0] - begun_s):.0f}/s, fast {counts[0]}, slow {counts[1]}",
+        flush=True,
+    )
+
+
 def credit_case(broker: Broker, name: str, seconds: int, arguments: str = "") -> None:
     """A producer under this scheme of credits, and a consumer."""
     words = f"--size 1000 --producers 1 --consumers 1 --window 1000 --duration {seconds} --warmup 2"
@@ -230,6 +274,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         artemis = Artemis(options.artemis.absolute(), Path(folder), PAGE_LIMIT_BYTES, QUEUE)
         artemis.start()
         try:
+            for _ in range(ROUNDS):
+                for with_slow in (False, True):
+                    mixed_case(artemis, with_slow)
             page_case(artemis, options.page_mb)
             credit_case(artemis, "100/30", options.seconds)
         finally:
@@ -244,6 +291,9 @@ def measure_warren(warren: Warren, options: argparse.Namespace) -> None:
                 window_case(warren.port, with_slow)
         rate_case(warren.port, options.seconds)
         block_case(warren)
+        for _ in range(ROUNDS):
+            for with_slow in (False, True):
+                mixed_case(warren, with_slow)
         page_case(warren, options.page_mb)
         credit_case(warren, "170/85", options.seconds)
         scheme = "--qarg x-amqp-credits=100 --qarg x-amqp-low-credits=30"
