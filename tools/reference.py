@@ -14,7 +14,10 @@ import sys
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final, get_type_hints
+from types import UnionType
+from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin, get_type_hints
+
+from msgspec import Meta
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
@@ -25,6 +28,9 @@ from node.config.settings import Config  # noqa: E402
 
 PAGES: Final = ROOT / "docs" / "guide"
 WIDTH: Final = 118
+LINES: Final = textwrap.TextWrapper(
+    WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+)
 CONFIGURATION: Final = """# Settings
 
 A node reads one TOML file (`warren server --config FILE`). Every key can also be given as
@@ -78,6 +84,29 @@ def default_of(field: "dataclasses.Field[Any]") -> str:
     return f"`{value}`" if str(value) else "empty"
 
 
+def allowed_for(kind: Any) -> str:
+    """The values that a type allows, as far as it says; "": any of its kind."""
+    if get_origin(kind) in (UnionType, Union):
+        return next((found for found in map(allowed_for, get_args(kind)) if found), "")
+    if get_origin(kind) is Literal:
+        return ", ".join(f"`{each}`" if each else "empty" for each in get_args(kind))
+    if get_origin(kind) is tuple and get_args(kind)[1:] == (Ellipsis,):
+        found = allowed_for(get_args(kind)[0])
+        return f"some of {found}" if found else ""
+    if kind is bool:
+        return "`true`, `false`"
+    if get_origin(kind) is not Annotated:
+        return ""
+    lowest = highest = None
+    for meta in kind.__metadata__:
+        if isinstance(meta, Meta):
+            lowest = meta.ge if lowest is None else lowest
+            highest = meta.le if highest is None else highest
+    if highest is not None:
+        return f"{lowest or 0} to {highest}"
+    return "" if lowest is None else f"at least {lowest}"
+
+
 def sections(config: type, prefix: str = "") -> Iterator[tuple[str, type]]:
     """The sections with their names, the outermost first."""
     yield prefix, config
@@ -106,21 +135,18 @@ def configuration() -> str:
 
 def rows_of(prefix: str, section: type) -> Iterator[str]:
     comments = comments_of(section)
-    hints = get_type_hints(section)
+    hints = get_type_hints(section, include_extras=True)
     for field in dataclasses.fields(section):
         kind = hints[field.name]
         if field.name == "warnings" or (isinstance(kind, type) and is_section(kind)):
             continue
-        yield f"- `{prefix}{field.name}` (default: {default_of(field)})" + wrapped(
-            comments[field.name]
-        )
-
-
-def wrapped(text: str) -> str:
-    if not text:
-        return ""
-    lines = textwrap.wrap(text, WIDTH - 2, break_long_words=False)
-    return ":\n" + "\n".join(f"  {line}" for line in lines)
+        allowed = allowed_for(kind)
+        text = comments[field.name]
+        if not text:
+            sys.exit(f"{prefix}{field.name}: a setting needs a comment, for the manual")
+        facts = [f"Default: {default_of(field)}", *([f"allowed: {allowed}"] if allowed else [])]
+        line = f"- `{prefix}{field.name}`: {sentence(text)} {'; '.join(facts)}."
+        yield "\n".join(LINES.wrap(line))
 
 
 def commands() -> str:

@@ -25,10 +25,15 @@ PasswordHashing = Literal["argon2id", "sha256", "sha512"]
 class TlsOverrides:
     """Of one listener; what is not set is as in `tls`."""
 
+    # Certificate of this listener.
     certfile: Path | None = None
+    # Its private key.
     keyfile: Path | None = None
+    # Authorities that this listener trusts.
     cacertfile: Path | None = None
+    # Whether certificates of clients are verified here.
     verify: Verify | None = None
+    # Whether clients need a certificate here.
     fail_if_no_peer_cert: bool | None = None
 
 
@@ -36,22 +41,37 @@ class TlsOverrides:
 class TlsSection:
     """Certificates and versions of listeners with TLS."""
 
+    # PEM file with the authorities whose certificates are trusted, of clients and of other nodes.
     cacertfile: Path | None = None
+    # PEM file with the certificate of the node, and those between it and the authority.
     certfile: Path | None = None
+    # PEM file with its private key.
     keyfile: Path | None = None
-    password: Secret = field(default="", repr=False)  # of the key
+    # Password of the private key.
+    password: Secret = field(default="", repr=False)
+    # `verify_peer`: a certificate that a client shows must be signed by one of `tls.cacertfile`.
     verify: Verify = "verify_none"
+    # Refuse clients that show no certificate; needs `verify_peer`.
     fail_if_no_peer_cert: bool = False
+    # TLS versions that are offered.
     versions: tuple[Literal["tlsv1.2", "tlsv1.3"], ...] = ("tlsv1.2", "tlsv1.3")
-    ciphers: Annotated[str, Meta(max_length=4096)] = ""  # of TLS 1.2; '': OpenSSL's choice
+    # Ciphers of TLS 1.2, in OpenSSL's form; empty: OpenSSL's choice.
+    ciphers: Annotated[str, Meta(max_length=4096)] = ""
+    # A handshake that takes longer is given up.
     handshake_timeout_ms: Annotated[int, Meta(ge=100, le=600_000)] = 5000
-    reload_interval_ms: Annotated[int, Meta(ge=0, le=86_400_000)] = 10_000  # 0: on SIGHUP alone
-    peer_check_hostname: bool = True  # of other nodes, with tls.verify = verify_peer
+    # Milliseconds between two looks whether the files have changed; 0: they are read again on
+    # SIGHUP alone.
+    reload_interval_ms: Annotated[int, Meta(ge=0, le=86_400_000)] = 10_000
+    # Whether the certificates of other nodes must have the name under which they are reached (with
+    # `verify_peer`).
+    peer_check_hostname: bool = True
     # Which part of a client's certificate names the user, for the mechanism EXTERNAL.
     cert_login_from: Literal["distinguished_name", "common_name", "subject_alternative_name"] = (
         "distinguished_name"
     )
+    # For `subject_alternative_name`: the kind of name.
     cert_login_san_type: Literal["dns", "ip", "email", "uri"] = "dns"
+    # Which of the names of that kind, from 0.
     cert_login_san_index: Annotated[int, Meta(ge=0, le=255)] = 0
     management: TlsOverrides = TlsOverrides()
     cluster: TlsOverrides = TlsOverrides()
@@ -61,16 +81,24 @@ class TlsSection:
 class AuthSection:
     """How clients log in."""
 
-    mechanisms: tuple[Mechanism, ...] = MECHANISMS  # EXTERNAL only with a verified certificate
-    password_hashing: PasswordHashing = "argon2id"  # of passwords that are set from now on
-    rehash_on_login: bool = False  # hashes of another kind, when their password is shown
-    production: bool = False  # no default user, no anonymous logins
+    # SASL mechanisms that clients are offered. EXTERNAL is offered only to those with a verified
+    # certificate.
+    mechanisms: tuple[Mechanism, ...] = MECHANISMS
+    # How passwords are kept that are set from now on.
+    password_hashing: PasswordHashing = "argon2id"
+    # Whether a hash of another kind is replaced when its user logs in.
+    rehash_on_login: bool = False
+    # Whether the node goes without the default user `guest` and without anonymous logins.
+    production: bool = False
     # Failed logins of an address, or of a user from wherever, in `failures_window_ms`; after them
     # further ones are refused unseen for `failures_pause_ms`. 0: no limit.
     failures_max: Annotated[int, Meta(ge=0, le=1_000_000)] = 30
+    # Milliseconds over which failed logins are counted.
     failures_window_ms: Annotated[int, Meta(ge=1000, le=86_400_000)] = 60_000
+    # Milliseconds for which further logins are refused unseen.
     failures_pause_ms: Annotated[int, Meta(ge=100, le=86_400_000)] = 10_000
-    track_attempt_source: bool = False  # count logins by address and user as well
+    # Whether logins are counted by address and user as well.
+    track_attempt_source: bool = False
 
     @property
     def offered(self) -> tuple[Mechanism, ...]:
@@ -83,17 +111,26 @@ class AuthSection:
 class OauthSection:
     """Logins by access tokens (JWT) in place of passwords; off without `resource_server_id`."""
 
-    resource_server_id: Annotated[str, Meta(max_length=255)] = ""  # the audience of tokens
+    # The audience of tokens (`aud`), and the beginning of scopes; empty: no login by tokens.
+    resource_server_id: Annotated[str, Meta(max_length=255)] = ""
     # What stands before scopes that are meant for this broker; none: the id and a dot.
     scope_prefix: Annotated[str, Meta(max_length=255)] | None = None
-    jwks_uri: str = ""  # address of the provider's keys: https, or http on this machine
-    jwks_file: Path | None = None  # the keys in a file, in place of an address
-    issuer: str = ""  # the claim `iss` that tokens must have; "": any
+    # Address of the provider's keys (JWKS): https, or http on this machine.
+    jwks_uri: str = ""
+    # The keys in a file, in place of an address.
+    jwks_file: Path | None = None
+    # The claim `iss` that tokens must have; empty: any.
+    issuer: str = ""
+    # Whether the claim `aud` of a token must name `resource_server_id`.
     verify_audience: bool = True
-    user_claims: tuple[str, ...] = ("sub", "client_id")  # the first that is there names the user
+    # Claims that may name the user; the first that is in the token does.
+    user_claims: tuple[str, ...] = ("sub", "client_id")
+    # The claims of a token in which scopes are looked for.
     scope_claims: tuple[str, ...] = ("scope",)
-    leeway_s: Annotated[int, Meta(ge=0, le=300)] = 0  # by which clocks may differ
-    keys_max_age_s: Annotated[int, Meta(ge=60, le=86_400)] = 3600  # then keys are asked for again
+    # Seconds by which the provider's clock and this one may differ.
+    leeway_s: Annotated[int, Meta(ge=0, le=300)] = 0
+    # Seconds after which the keys are asked for again.
+    keys_max_age_s: Annotated[int, Meta(ge=60, le=86_400)] = 3600
 
 
 def check_oauth(oauth: OauthSection) -> None:

@@ -65,12 +65,17 @@ Tag = Annotated[str, Meta(pattern=r"^[^=]{1,64}=[^=]{1,255}$")]
 class NodeSection:
     """Who this node is and where its files are."""
 
+    # Name of the node in the cluster, the API and logs. It cannot be changed once the node has
+    # data.
     name: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.@-]{1,255}$")] = field(
         default_factory=default_node_name
     )
+    # Directory of the log, queues and definitions. A node locks it while it runs.
     data_dir: Path = Path("data")
-    host_id: Annotated[str, Meta(max_length=255)] = ""  # of the machine; "": its host name
-    zone: Annotated[str, Meta(max_length=255)] = ""  # queues are spread over zones as well
+    # Name of the machine; members of a queue are spread over machines. Empty: its host name.
+    host_id: Annotated[str, Meta(max_length=255)] = ""
+    # Name of the zone (rack, availability zone); members of a queue are spread over zones first.
+    zone: Annotated[str, Meta(max_length=255)] = ""
     # KEY=VALUE: what `x-member-placement-tag` may name, beside `host_id` and `zone`.
     tags: Annotated[tuple[Tag, ...], Meta(max_length=32)] = ()
 
@@ -79,29 +84,46 @@ class NodeSection:
 class ListenersSection:
     """Where clients, operators and peers connect."""
 
+    # AMQP 0-9-1 and 1.0, without TLS.
     amqp: Address = AMQP_ADDRESS
+    # HTTP API, web page and metrics, without TLS. Without a change they are reached from this
+    # machine alone.
     management: Address = MANAGEMENT_ADDRESS
+    # Other nodes of the cluster connect here; none: the node stands alone.
     cluster: Address | None = None
-    metrics: Address | None = None  # /metrics alone, without a login
+    # An address for /metrics alone, without a login, such as RabbitMQ has on port 15692.
+    metrics: Address | None = None
     # AMQP over WebSocket alone; it is on `management` and `management_tls` as well.
     web_amqp: Address | None = None
-    stream: Address | None = None  # RabbitMQ's stream protocol
+    # RabbitMQ's stream protocol (port 5552).
+    stream: Address | None = None
+    # The stream protocol over TLS.
     stream_tls: Address | None = None
-    # Other nodes of this machine listen on `amqp` and `amqps` as well (SO_REUSEPORT); `direct` is
-    # an AMQP address of this node alone.
+    # Whether other nodes of this machine listen on `amqp` and `amqps` as well (SO_REUSEPORT).
     reuse_port: bool = False
+    # An AMQP address of this node alone, without TLS, where nodes share `amqp`.
     direct: Address | None = None
-    plain: bool = True  # listen on `amqp` and `management`; false: over TLS alone
+    # Whether the node listens on `amqp` and `management`; false: over TLS alone.
+    plain: bool = True
+    # AMQP over TLS (section `tls`).
     amqps: Address | None = None
+    # HTTP API, web page and metrics over TLS.
     management_tls: Address | None = None
-    # The PROXY protocol, versions 1 and 2, from these hosts or networks; others connect as always.
+    # Listeners that take the PROXY protocol (versions 1 and 2) from the hosts of `proxy_trusted`.
+    # Other hosts connect as always.
     proxy_protocol: tuple[Literal["amqp", "amqps"], ...] = ()
+    # Addresses and networks of proxies whose PROXY headers are believed, such as 10.0.0.0/8.
     proxy_trusted: tuple[str, ...] = ()
     # What clients and operators get instead of these, where something lies in between.
     amqp_advertised: Address | None = None
+    # The same for AMQP over TLS.
     amqps_advertised: Address | None = None
+    # The same for the management listener.
     management_advertised: Address | None = None
+    # The same for the stream protocol: clients connect to the address that is in the answer to
+    # Metadata.
     stream_advertised: Address | None = None
+    # The same for the stream protocol over TLS.
     stream_tls_advertised: Address | None = None
 
 
@@ -109,19 +131,22 @@ class ListenersSection:
 class ManagementSection:
     """The management listener. Behind a proxy on this machine, every request is from loopback."""
 
-    metrics_need_login: bool = False  # /metrics, when asked from loopback
-    rates_interval_ms: Annotated[int, Meta(ge=100, le=3_600_000)] = 5000  # between two samples
+    # Whether /metrics needs a login also when it is asked from this machine.
+    metrics_need_login: bool = False
+    # Milliseconds between two samples of the counters that rates are made of.
+    rates_interval_ms: Annotated[int, Meta(ge=100, le=3_600_000)] = 5000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebAmqpSection:
     """AMQP over WebSocket, on the path /ws."""
 
-    enabled: bool = True  # on `listeners.management` and `listeners.management_tls`
-    # Of pages that may connect, such as "https://app.example.com", beside those of the host that
-    # they connect to; "*": of all pages. Clients that are no browsers send no origin.
+    # Whether /ws is served on `listeners.management` and `listeners.management_tls`.
+    enabled: bool = True
+    # Origins of pages that may connect, such as "https://app.example.com", beside those of the
+    # host that they connect to; "*": of all pages. Clients that are no browsers send no origin.
     allowed_origins: tuple[str, ...] = ()
-    # Of one WebSocket message; a frame of `limits.frame_max` always fits.
+    # Bytes of one WebSocket message; a frame of `limits.frame_max` always fits.
     max_message_bytes: Annotated[ByteCount, Meta(ge=8192, le=MESSAGE_BYTES_CAP)] = 1024 * 1024
 
 
@@ -129,32 +154,48 @@ class WebAmqpSection:
 class PauseIfAllDownSection:
     """For `cluster.partition_handling = "pause_if_all_down"`, which needs both."""
 
-    nodes: tuple[str, ...] = ()  # a node that reaches none of them pauses
-    recover: Literal["", "ignore", "autoheal"] = ""  # either: mirrors follow the majority
+    # Names of nodes. A node that reaches none of them pauses.
+    nodes: tuple[str, ...] = ()
+    # Required, for RabbitMQ requires it; with both values mirrors follow the majority.
+    recover: Literal["", "ignore", "autoheal"] = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSection:
     """The founding list, the secret that peers prove to each other, and the links between them."""
 
+    # A file with the secret that all nodes of the cluster share, readable by its
+    # owner alone.
     secret_file: Path | None = None
+    # Addresses of the nodes that found the cluster, the same list on each; a node that joins later
+    # needs one that is running.
     seeds: tuple[Address, ...] = ()
-    advertised: Address | None = None  # where peers reach this node; None: `listeners.cluster`
-    tls: bool = False  # links between nodes are over TLS (section `tls`); the same on all nodes
-    name: Annotated[str, Meta(max_length=255)] = ""  # shown until `cluster_name` is set
-    # A member that starts and finds no majority serves clients after that.
+    # Where other nodes reach this one; none: `listeners.cluster`.
+    advertised: Address | None = None
+    # Whether links between nodes are over TLS (section `tls`); the same on all nodes.
+    tls: bool = False
+    # Name of the cluster until an operator sets another (warrenctl set_cluster_name).
+    name: Annotated[str, Meta(max_length=255)] = ""
+    # Milliseconds for which a node that starts waits for a majority before it serves clients.
     minority_wait_ms: Annotated[int, Meta(ge=0, le=3_600_000)] = 5000
-    # What cannot be committed for so long is refused, for want of a majority.
+    # Changes of definitions that no majority takes within so many milliseconds are refused.
     change_timeout_ms: Annotated[int, Meta(ge=100, le=3_600_000)] = 15_000
-    # A node that cannot be reached for so long loses its exclusive queues and its sessions.
+    # A node that cannot be reached for so many milliseconds loses its exclusive queues and
+    # sessions.
     process_grace_ms: Annotated[int, Meta(ge=500, le=3_600_000)] = 60_000
+    # Milliseconds between two heartbeats to each other node. Failures are noticed within a few of
+    # them.
     beat_interval_ms: Annotated[int, Meta(ge=10, le=10_000)] = 100
-    silence_ms: Annotated[int, Meta(ge=100, le=600_000)] = 5000  # a connection is given up after
+    # A connection to a node from which nothing comes for so many milliseconds is closed.
+    silence_ms: Annotated[int, Meta(ge=100, le=600_000)] = 5000
+    # A connection between nodes that has not proved the secret within this time is closed.
     handshake_timeout_ms: Annotated[int, Meta(ge=100, le=600_000)] = 5000
-    # A node that cannot be reached for so long: its classic queues are down, and what its consumers
-    # hold of classic and mirrored queues of other nodes is redelivered.
+    # A node that cannot be reached for so many milliseconds: its classic queues are down, and what
+    # its consumers hold of classic and mirrored queues of other nodes is redelivered.
     home_down_ms: Annotated[int, Meta(ge=500, le=600_000)] = 5000
-    peer_bytes_max: Annotated[ByteCount, Meta(ge=1024 * 1024)] = 64 * 1024 * 1024  # unsent, each
+    # Bytes that may wait to be sent to one other node; beyond it publishers to queues there are
+    # held back.
+    peer_bytes_max: Annotated[ByteCount, Meta(ge=1024 * 1024)] = 64 * 1024 * 1024
     # Which nodes stop serving classic and mirrored queues when they cannot reach others.
     partition_handling: Literal["pause_minority", "pause_if_all_down", "autoheal", "ignore"] = (
         "pause_minority"
@@ -162,67 +203,103 @@ class ClusterSection:
     pause_if_all_down: PauseIfAllDownSection = PauseIfAllDownSection()
     # Bytes per second that a node sends to synchronise the mirror of a queue; 0: no limit.
     mirroring_sync_max_throughput: Annotated[ByteCount, Meta(ge=0)] = 0
-    coordination: bool = True  # jobs that one node does at a time; without, the leader does them
+    # Whether jobs that one node does at a time (federation links, shovels) are shared by the nodes;
+    # without, one node does all.
+    coordination: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitsSection:
     """What one client may ask for."""
 
+    # Channels that one AMQP 0-9-1 connection may open.
     channel_max: Annotated[int, Meta(ge=1, le=65535)] = 2047
+    # Largest frame in bytes. Larger frames cost memory for each connection, smaller ones CPU for
+    # large messages.
     frame_max: Annotated[int, Meta(ge=8192, le=2**31 - 1)] = 131072
-    heartbeat_s: Annotated[int, Meta(ge=0, le=65535)] = 60  # 0: no heartbeats
+    # Seconds; what the node proposes to clients. 0: no heartbeats.
+    heartbeat_s: Annotated[int, Meta(ge=0, le=65535)] = 60
+    # A client that has not logged in and opened its vhost within this time is closed.
     handshake_timeout_ms: Annotated[int, Meta(ge=100, le=600_000)] = 10_000
+    # Largest message in bytes; a larger one is refused with 406, or `amqp:link:message-size-
+    # exceeded`.
     max_message_size: Annotated[ByteCount, Meta(ge=1, le=MESSAGE_BYTES_CAP)] = 16 * 1024 * 1024
-    connection_max: Annotated[int, Meta(ge=-1)] = -1  # -1: no limit
-    channel_max_per_node: Annotated[int, Meta(ge=0)] = 0  # and sessions; 0: no limit
+    # Connections of clients to this node; -1: no limit.
+    connection_max: Annotated[int, Meta(ge=-1)] = -1
+    # Channels and sessions of all connections to this node; 0: no limit.
+    channel_max_per_node: Annotated[int, Meta(ge=0)] = 0
+    # Bytes of messages that a connection has published and that are not confirmed: at this number
+    # its socket is not read until some are.
     connection_inflight_bytes: Annotated[ByteCount, Meta(ge=65536)] = 16 * 1024 * 1024
-    topic_binding_hashes_max: Annotated[int, Meta(ge=0, le=127)] = 0  # words `#`; 0: no limit
-    dead_letter_hops_max: Annotated[int, Meta(ge=1, le=1024)] = 32  # since a client rejected it
+    # How many words `#` a binding of a topic exchange may have; 0: no limit. RabbitMQ 4.3 refuses
+    # more than two.
+    topic_binding_hashes_max: Annotated[int, Meta(ge=0, le=127)] = 0
+    # How often a message may be dead-lettered since a client rejected it; then it is dropped,
+    # logged and counted.
+    dead_letter_hops_max: Annotated[int, Meta(ge=1, le=1024)] = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Amqp10Section:
     """Flow control of AMQP 1.0, and how much of it one client may have."""
 
-    session_max: Annotated[int, Meta(ge=1, le=65536)] = 64  # per connection
-    link_max: Annotated[int, Meta(ge=1, le=256)] = 256  # per session
-    max_incoming_window: Annotated[int, Meta(ge=1, le=65536)] = 400  # transfer frames, per session
-    max_link_credit: Annotated[int, Meta(ge=1, le=65536)] = 170  # messages, per publishing link
-    max_queue_credit: Annotated[int, Meta(ge=1, le=65536)] = 256  # asked of a queue at once
-    locality_hints: Literal["always", "negotiated", "off"] = "always"  # in the flows of links
+    # Sessions of one connection.
+    session_max: Annotated[int, Meta(ge=1, le=65536)] = 64
+    # Links of one session.
+    link_max: Annotated[int, Meta(ge=1, le=256)] = 256
+    # Transfer frames that a session may send before it hears of a new window.
+    max_incoming_window: Annotated[int, Meta(ge=1, le=65536)] = 400
+    # Messages for which a publishing link has credit at most.
+    max_link_credit: Annotated[int, Meta(ge=1, le=65536)] = 170
+    # Messages that a consuming link asks of its queue at once, whatever the client's credit.
+    max_queue_credit: Annotated[int, Meta(ge=1, le=65536)] = 256
+    # When flows of links tell where the queue's leader is: to all clients, to those that ask for
+    # it, or never.
+    locality_hints: Literal["always", "negotiated", "off"] = "always"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReconciliationSection:
     """Quorum queues get back to their size by themselves. Times in milliseconds."""
 
+    # Off: members are added and removed by operators alone.
     enabled: bool = True
-    auto_remove: bool = True  # members of nodes that were forgotten or are taken for dead
+    # Whether members of nodes that were forgotten, or are taken for dead, are removed.
+    auto_remove: bool = True
+    # Milliseconds between two checks of all queues.
     interval: Annotated[int, Meta(ge=1000)] = 3_600_000
-    trigger_interval: Annotated[int, Meta(ge=100)] = 10_000  # after a node has come or gone
-    target_group_size: Annotated[int, Meta(ge=0, le=255)] = 0  # 0: what each began with
-    dead_after: Annotated[int, Meta(ge=1000)] = 3_600_000  # a node that is down
+    # Milliseconds to a check after a node has come or gone.
+    trigger_interval: Annotated[int, Meta(ge=100)] = 10_000
+    # How many members each queue is to have; 0: what it was declared with.
+    target_group_size: Annotated[int, Meta(ge=0, le=255)] = 0
+    # Milliseconds after which a node that is down is taken for dead.
+    dead_after: Annotated[int, Meta(ge=1000)] = 3_600_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderTrafficSection:
     """When the leader of a queue goes to where its clients are, if a policy says so."""
 
-    share: Annotated[int, Meta(ge=50, le=99)] = 60  # percent; more than that one node must carry
-    time: Annotated[int, Meta(ge=1000)] = 30_000  # for so long, in milliseconds
-    transfers_max: Annotated[int, Meta(ge=1, le=100)] = 2  # at a time, in the whole cluster
+    # Percent of the queue's traffic; a node must carry more than that for the leader to go there.
+    share: Annotated[int, Meta(ge=50, le=99)] = 60
+    # Milliseconds for which it must do so.
+    time: Annotated[int, Meta(ge=1000)] = 30_000
+    # Leaders that move at a time, in the whole cluster.
+    transfers_max: Annotated[int, Meta(ge=1, le=100)] = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuorumQueueSection:
     """What holds for all quorum queues."""
 
-    initial_group_size: Annotated[int, Meta(ge=1, le=255)] = 3  # or the size of the cluster
-    auto_rebalance: bool = True  # leaders, after a node has come or gone
+    # Members of a new queue, if its declaration does not say, and as many nodes are there.
+    initial_group_size: Annotated[int, Meta(ge=1, le=255)] = 3
+    # Whether leaders are spread again after a node has come or gone.
+    auto_rebalance: bool = True
     continuous_membership_reconciliation: ReconciliationSection = ReconciliationSection()
     leader_follows_traffic: LeaderTrafficSection = LeaderTrafficSection()
-    global_qos: bool = False  # whether basic.qos with global=true may span them
+    # Whether basic.qos with global=true may span quorum queues; RabbitMQ refuses it.
+    global_qos: bool = False
     # What counts towards a delivery limit: failures alone, as in RabbitMQ 4.3 (the version that
     # is reported), or requeues by clients as well, as in 4.0 to 4.2.
     delivery_limit_counts: Literal["failed", "returned"] = "failed"
@@ -232,7 +309,9 @@ class QuorumQueueSection:
 class WatermarkSection:
     """Memory in use at which publishers are stopped; `absolute` wins where it is set."""
 
-    relative: Annotated[float, Meta(ge=0.0, le=1.0)] = 0.6  # share of the memory there is
+    # Share of the memory of the machine, or of its container.
+    relative: Annotated[float, Meta(ge=0.0, le=1.0)] = 0.6
+    # The same in bytes.
     absolute: Annotated[ByteCount, Meta(ge=0)] | None = None
 
 
@@ -240,6 +319,7 @@ class WatermarkSection:
 class DiskFreeLimitSection:
     """Free disk below which publishers are stopped."""
 
+    # Bytes. Never below twice `storage.wal_file_bytes`.
     absolute: Annotated[ByteCount, Meta(ge=0)] = 50_000_000
 
 
@@ -247,14 +327,17 @@ class DiskFreeLimitSection:
 class AddressesSection:
     """Limits of a node that hold beside those of its addresses (docs/ADDRESSES.md)."""
 
-    global_max_size: Annotated[ByteCount, Meta(ge=-1)] = -1  # of all queues together; -1: no limit
-    max_disk_usage: Annotated[int, Meta(ge=1, le=100)] = 100  # percent; 100: no limit
+    # Bytes of messages of all queues of the node together, in memory; -1: no limit.
+    global_max_size: Annotated[ByteCount, Meta(ge=-1)] = -1
+    # Percent of the disk in use at which publishers are stopped; 100: no limit.
+    max_disk_usage: Annotated[int, Meta(ge=1, le=100)] = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemorySection:
     """Message bodies kept in memory, all queues together."""
 
+    # Bytes. Beyond it bodies leave memory and are read from disk, ahead of the consumers.
     body_budget_bytes: Annotated[ByteCount, Meta(ge=1024 * 1024)] = 256 * 1000 * 1000
 
 
@@ -262,13 +345,16 @@ class MemorySection:
 class StorageSection:
     """The write-ahead log."""
 
+    # Bytes of a log file at which the next one is begun. Space comes back by whole files, so large
+    # files keep more of what is acknowledged.
     wal_file_bytes: Annotated[ByteCount, Meta(ge=1024 * 1024, le=2**31 - 1)] = 128 * 1024 * 1024
+    # Bytes that are written and synced together at most.
     wal_group_bytes: Annotated[ByteCount, Meta(ge=4096, le=64 * 1024 * 1024)] = 4 * 1024 * 1024
     # Start although the log of definitions is damaged, with what was defined before the bad place.
     accept_lost_definitions: bool = False
-    # Past the page cache (O_DIRECT) where that costs less: `warren.storage.direct`.
+    # Whether the log is written past the page cache (O_DIRECT) where that costs less.
     direct_io: bool = True
-    # Read and written by rewriting, while it is not behind.
+    # Bytes a second that rewriting of old log files reads and writes while it is not behind.
     rewrite_bytes_per_s: Annotated[ByteCount, Meta(ge=1024 * 1024)] = 64 * 1024 * 1024
 
 
@@ -278,6 +364,7 @@ class TestingSection:
 
     # Quorum queues that hear late that they are durable (`node.resources.slow_queues`).
     slow_queues: tuple[str, ...] = ()
+    # By how many milliseconds they hear later.
     slow_ms: Annotated[int, Meta(ge=0, le=60_000)] = 50
     # In pairs: the address of a peer, and the one that is dialed in its place (a proxy before it).
     peer_routes: tuple[Address, ...] = ()
@@ -288,10 +375,15 @@ class TestingSection:
 class LogSection:
     """Log lines, and who is noted down in them."""
 
+    # `json`: one object for each line, with the fields that the text has in words.
     format: Literal["text", "json"] = "text"
+    # The least severe level that is logged. It can be changed while the node runs (warrenctl
+    # set_log_level).
     level: Literal["debug", "info", "warning", "error"] = "info"
-    file: Path | None = None  # None: on stderr; SIGHUP reopens it
-    # Changes by the API, those of definitions by AMQP as well, or none.
+    # Where log lines go; none: to stderr. SIGHUP opens the file again.
+    file: Path | None = None
+    # Which changes are logged with their user: those by the API, those of definitions by AMQP as
+    # well, or none.
     audit: Literal["off", "api", "all"] = "api"
 
 
@@ -299,8 +391,10 @@ class LogSection:
 class EventsSection:
     """The event exchange `amq.rabbitmq.event`."""
 
-    exchange: bool = False  # whether events are published
-    vhost: str = "/"  # to the exchange there
+    # Whether events are published to `amq.rabbitmq.event`.
+    exchange: bool = False
+    # The vhost of that exchange.
+    vhost: str = "/"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -329,6 +423,8 @@ class UserConfig:
 class Config:
     """Everything that can be set. The names are those of the file; RabbitMQ's where it has one."""
 
+    # Version of RabbitMQ whose defaults hold where nothing is set: "3.x" sets the memory watermark
+    # to 0.4, flow control credit to 200 and 50, and the largest message to 128 MiB.
     compat: Literal["", "3.x"] = ""
     node: NodeSection = NodeSection()
     listeners: ListenersSection = ListenersSection()
@@ -338,31 +434,52 @@ class Config:
     limits: LimitsSection = LimitsSection()
     amqp10: Amqp10Section = Amqp10Section()
     quorum_queue: QuorumQueueSection = QuorumQueueSection()
-    credit_flow_default_credit: tuple[int, int] = (400, 200)  # initial, granted again after
+    # Internal flow control: messages that a channel may have on their way to a queue at first, and
+    # how many are granted again at once.
+    credit_flow_default_credit: tuple[int, int] = (400, 200)
+    # Credit of a queue towards the log: messages that may wait for their sync at first, and how
+    # many are granted again at once. Lower values hold publishers back earlier.
     msg_store_credit_disc_bound: tuple[int, int] = (4000, 800)
-    consumer_timeout: Annotated[int, Meta(ge=0)] = 1_800_000  # ms to settle a delivery; 0: for ever
+    # Milliseconds in which a consumer has to settle a delivery; 0: no limit.
+    consumer_timeout: Annotated[int, Meta(ge=0)] = 1_800_000
+    # Where the leader of a new queue is placed, if its declaration does not say: on the node of the
+    # client, or on the node with the fewest leaders.
     queue_leader_locator: Literal["client-local", "balanced"] = "client-local"
-    sac_handover: Literal["at-once", "drain"] = "at-once"  # after a cancel
+    # When another consumer of a single-active queue is active after a cancel: at once, or when the
+    # cancelled one has settled all.
+    sac_handover: Literal["at-once", "drain"] = "at-once"
     vm_memory_high_watermark: WatermarkSection = WatermarkSection()
     disk_free_limit: DiskFreeLimitSection = DiskFreeLimitSection()
     addresses: AddressesSection = AddressesSection()
     memory: MemorySection = MemorySection()
     storage: StorageSection = StorageSection()
+    # Users that may connect from this machine alone. An empty list lets `guest` in from everywhere.
     loopback_users: tuple[str, ...] = ("guest",)
-    anonymous_login_user: str = "guest"  # '': no anonymous login
+    # The user as which clients without a login act (SASL ANONYMOUS); empty: there are no anonymous
+    # logins.
+    anonymous_login_user: str = "guest"
+    # Password of that user.
     anonymous_login_pass: Secret = field(default="guest", repr=False)
     auth: AuthSection = field(default_factory=AuthSection)
     oauth: OauthSection = field(default_factory=OauthSection)
     tls: TlsSection = field(default_factory=TlsSection)
+    # Users of an empty node, with passwords or hashes, tags and permissions. A node with data keeps
+    # the users that it has.
     users: tuple[UserConfig, ...] = ()
+    # Virtual hosts that every start declares if they are missing.
     vhosts: tuple[str, ...] = ("/",)
-    default_operator_policies: tuple[DefaultPolicy, ...] = ()  # of each vhost that is made
+    # Operator policies that each new vhost begins with.
+    default_operator_policies: tuple[DefaultPolicy, ...] = ()
     # The first user of an empty node without `users`: an administrator with all permissions in
     # `default_vhost`, which is also the vhost of AMQP 1.0 clients that name none.
     default_user: Annotated[str, Meta(min_length=1, max_length=NAME_BYTES_MAX)] = "guest"
+    # Password of the default user.
     default_pass: Secret = field(default="guest", repr=False)
+    # The vhost of the default user, and of AMQP 1.0 clients that name none.
     default_vhost: Annotated[str, Meta(min_length=1, max_length=NAME_BYTES_MAX)] = "/"
-    load_definitions: Path | None = None  # a file, or a directory of them; imported at each start
+    # A file with definitions, or a directory of them, that are imported at each start, before
+    # clients connect; skipped when unchanged.
+    load_definitions: Path | None = None
     log: LogSection = LogSection()
     events: EventsSection = EventsSection()
     testing: TestingSection = TestingSection()
