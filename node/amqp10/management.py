@@ -35,7 +35,7 @@ from node.amqp10.requests import (
     decode_queue,
     split_target,
 )
-from node.auth.permissions import CONFIGURE
+from node.auth.permissions import CONFIGURE, READ
 from node.cluster.services.topology import topology_of
 from node.cluster.services.whereis import NodePlace, WhereIs
 from node.connections.connection_registry import ConnectionRegistry
@@ -60,6 +60,7 @@ from queues.definitions.broker_objects import (
 from queues.definitions.metadata import Metadata
 from queues.definitions.metadata_commands import Bind, Command, DeleteExchange, Unbind
 from queues.definitions.metadata_outcomes import Created, Outcome, Refused
+from queues.definitions.super_streams import partition_bindings, partition_names
 from queues.machine.commands import SessionId
 from queues.queue_host import QueueHost
 from queues.routing.kinds import KINDS
@@ -162,6 +163,8 @@ class Management:
                 self._put_exchange(decode_name(name), body, done)
             case "DELETE", ["exchanges", name]:
                 self._delete_exchange(decode_name(name), done)
+            case "GET", ["exchanges", name, "partitions"]:
+                done(Reply(200, list(self._partitions(decode_name(name)))))
             case "POST", ["bindings"]:
                 self._bind(decode_binding(body), done)
             case "GET", ["bindings"]:
@@ -310,6 +313,15 @@ class Management:
         self._refuse_reserved("exchange", name)
         self._requester.permissions.require(CONFIGURE, "exchange", name)
         self._change(DeleteExchange(self._requester.vhost, name), done)
+
+    def _partitions(self, name: str) -> list[str]:
+        """The streams of a super stream, in their order; for users who may read from it."""
+        self._requester.permissions.require(READ, "exchange", name)
+        metadata = self._broker.metadata
+        found = partition_bindings(metadata, self._requester.vhost, name)
+        if found is None:
+            raise RequestError(404, f"no super stream '{name}' in vhost '{self._requester.vhost}'")
+        return partition_names(metadata, found)
 
     # Bindings
 

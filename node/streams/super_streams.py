@@ -7,7 +7,6 @@ before a refusal is removed again.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Final
 
 from node.auth.permissions import CONFIGURE, READ
 from node.definitions.definition_changes import (
@@ -17,37 +16,29 @@ from node.definitions.definition_changes import (
     queue_deletion,
 )
 from node.streams.connection import StreamConnection
-from queues.definitions.arguments import decode_arguments
 from queues.definitions.broker_objects import Binding, Destination
 from queues.definitions.metadata_commands import Bind, Command, DeleteExchange
 from queues.definitions.metadata_outcomes import Outcome, Refused
+from queues.definitions.super_streams import (
+    MARK,
+    ORDER,
+    PARTITIONS_MAX,
+    partition_bindings,
+    partition_names,
+)
 from warren.wire.errors import ProtocolError
 from warren.wire.stream import codes
 
-MARK: Final = "x-super-stream"
-ORDER: Final = "x-stream-partition-order"
-PARTITIONS_MAX: Final = 1000
 Done = Callable[[int, str], None]  # code, and the text of a refusal
 
 
 def _bindings(endpoint: StreamConnection, name: str) -> list[Binding] | None:
     """Those of a super stream's exchange to streams, in their order; None: there is none."""
-    broker = endpoint.broker
-    exchange = broker.exchange(endpoint.vhost, name)
-    if exchange is None or decode_arguments(exchange.arguments).get(MARK) is not True:
-        return None
-    found = broker.metadata.vhosts[endpoint.vhost].bindings_from(name)
-    return sorted((each for each in found if each.target > 0), key=_place)
+    return partition_bindings(endpoint.broker.metadata, endpoint.vhost, name)
 
 
-def _place(each: Binding) -> tuple[int, bytes]:
-    order = decode_arguments(each.arguments).get(ORDER)
-    return (order if isinstance(order, int) else PARTITIONS_MAX, bytes(each.binding_key))
-
-
-def _names(endpoint: StreamConnection, found: Sequence[Binding]) -> list[str]:
-    queues = (endpoint.broker.metadata.queue(each.target) for each in found)
-    return list(dict.fromkeys(queue.name for queue in queues if queue is not None))
+def _names(endpoint: StreamConnection, found: list[Binding]) -> list[str]:
+    return partition_names(endpoint.broker.metadata, found)
 
 
 def partitions_of(endpoint: StreamConnection, name: str) -> list[str] | None:
@@ -60,7 +51,7 @@ def partitions_of(endpoint: StreamConnection, name: str) -> list[str] | None:
 
 def partition_of(endpoint: StreamConnection, name: str, stream: str) -> int | None:
     """The place of a stream among the partitions of a super stream; None: it is not one."""
-    names = _names(endpoint, _bindings(endpoint, name) or ())
+    names = _names(endpoint, _bindings(endpoint, name) or [])
     return names.index(stream) if stream in names else None
 
 

@@ -1,4 +1,4 @@
-"""The patches of planted faults fit the sources; `make mutants` shows that tests find the faults."""
+"""Patches of planted faults fit the sources; `make mutants` shows that tests find the faults."""
 
 import subprocess
 from pathlib import Path

@@ -13,7 +13,8 @@ from warren.client.url import parse_url
 COMMON: Final = ("url", "timeout")
 READ: Final = (
     *COMMON,
-    *("stream", "startingOffset", "numPartitions", "maxMessagesPerTrigger", "failOnDataLoss"),
+    *("stream", "superStream", "startingOffset", "numPartitions", "maxMessagesPerTrigger"),
+    "failOnDataLoss",
 )
 WRITE: Final = (
     *COMMON,
@@ -34,9 +35,10 @@ class ReadOptions:
 
     url: str
     timeout_s: int  # for an answer of the broker
-    stream: str
+    stream: str  # "": it is a super stream
+    super_stream: str
     starting_offset: int | str  # `first`: the oldest message; `next`: what comes from now on
-    partitions: int  # tasks that read at the same time
+    partitions: int  # tasks that read at the same time, at least one for each stream
     per_trigger_max: int | None  # messages in one micro-batch
     fail_on_data_loss: bool  # False: go on with the oldest message that there is
 
@@ -59,10 +61,13 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
     """OptionError names the option, its value and what is allowed."""
     options = _known(given, READ)
     url, timeout_s = _common(options)
-    if not options.get("stream"):
-        raise OptionError("option 'stream' is missing")
+    stream, super_stream = options.get("stream", ""), options.get("superstream", "")
+    if bool(stream) == bool(super_stream):
+        raise OptionError("give one of the options 'stream' and 'superStream'")
     start: int | str = options.get("startingoffset", "first")
     if start not in ("first", "next"):
+        if super_stream:
+            raise OptionError(f"option 'startingOffset' is '{start}'; allowed: first, next")
         start = _number("startingOffset", str(start), 0, "first, next, or ")
     limit = options.get("maxmessagespertrigger")
     flag = options.get("failondataloss", "true").lower()
@@ -71,7 +76,8 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
     return ReadOptions(
         url,
         timeout_s,
-        options["stream"],
+        stream,
+        super_stream,
         start,
         _number("numPartitions", options.get("numpartitions", "1"), 1),
         None if limit is None else _number("maxMessagesPerTrigger", limit, 1),

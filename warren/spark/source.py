@@ -5,8 +5,8 @@ connection in an event loop of its own.
 """
 
 import logging
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 from uuid import uuid4
 
@@ -41,12 +41,15 @@ log = logging.getLogger("warren.spark")
 BATCH_ID: Final = "streaming.sql.batchId"  # a property that Spark sets for tasks
 
 
-class Range(InputPartition):
-    """Offsets from `begin` to `end`, exclusively."""
+Places = dict[str, int]  # an offset for each stream, by its name
 
-    def __init__(self, begin: int, end: int) -> None:
-        super().__init__((begin, end))
-        self.begin, self.end = begin, end
+
+class Range(InputPartition):
+    """Offsets of a stream from `begin` to `end`, exclusively."""
+
+    def __init__(self, stream: str, begin: int, end: int) -> None:
+        super().__init__((stream, begin, end))
+        self.stream, self.begin, self.end = stream, begin, end
 
 
 @dataclass
@@ -97,15 +100,17 @@ class Reader(DataSourceReader):
 
     def partitions(self) -> Sequence[Range]:
         found = bounds(self._options)
-        begin = begin_of(self._options, found)
-        return ranges(begin, found.end, self._options) or [Range(begin, begin)]
+        begin = begins(self._options, found)
+        ends = {name: each.end for name, each in found.items()}
+        return ranges(begin, ends, self._options) or [Range("", 0, 0)]
 
     def read(self, partition: Range) -> Iterator[pyarrow.RecordBatch]:
-        return read(self._options, partition.begin, partition.end)
+        return read_range(self._options, partition)
 
 
 class StreamReader(DataSourceStreamReader):
-    """Micro-batches. Offsets are `{"offset": n}`: the next message to read.
+    """Micro-batches. Offsets are `{"offset": n}`, the next message to read; of a super stream one
+    for each partition, by its name.
 
     `maxMessagesPerTrigger` holds from the second batch on: Spark asks for the newest offset before
     it says where the query is.
@@ -113,48 +118,94 @@ class StreamReader(DataSourceStreamReader):
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
-        self._reached: int | None = None  # the query has been given offsets up to here
+        self._reached: Places | None = None  # the query has been given offsets up to here
 
-    def initialOffset(self) -> dict[str, int]:
+    def initialOffset(self) -> Places:
+        self._reached = begins(self._options, bounds(self._options))
+        return self._told(self._reached)
+
+    def latestOffset(self) -> Places:
         found = bounds(self._options)
-        self._reached = begin_of(self._options, found)
-        return {"offset": self._reached}
-
-    def latestOffset(self) -> dict[str, int]:
-        end = bounds(self._options).end
-        limit = self._options.per_trigger_max
+        ends = {name: each.end for name, each in found.items()}
         if self._reached is not None:
-            end = max(end, self._reached)
-            if limit is not None:
-                end = min(end, self._reached + limit)
-        self._reached = end
-        return {"offset": end}
+            reached = {name: self._reached.get(name, each.first) for name, each in found.items()}
+            ends = advanced(reached, ends, self._options.per_trigger_max)
+        self._reached = ends
+        return self._told(ends)
 
-    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[Range]:
-        self._reached = max(self._reached or 0, end["offset"])
-        begin = available(self._options, start["offset"], bounds(self._options))
-        return ranges(begin, end["offset"], self._options)
+    def partitions(self, start: Places, end: Places) -> Sequence[Range]:
+        begin, ends = self._by_stream(start), self._by_stream(end)
+        self._reached = {**(self._reached or {}), **ends}
+        found = bounds(self._options)
+        return ranges(resumed(self._options, begin, ends, found), ends, self._options)
 
     def read(self, partition: Range) -> Iterator[pyarrow.RecordBatch]:
-        return read(self._options, partition.begin, partition.end)
+        return read_range(self._options, partition)
+
+    def _told(self, places: Places) -> Places:
+        """As checkpoints have it."""
+        return places if self._options.super_stream else {"offset": places[self._options.stream]}
+
+    def _by_stream(self, told: Places) -> Places:
+        return told if self._options.super_stream else {self._options.stream: told["offset"]}
 
 
-def begin_of(options: ReadOptions, found: Bounds) -> int:
+def read_range(options: ReadOptions, part: Range) -> Iterator[pyarrow.RecordBatch]:
+    return read(replace(options, stream=part.stream), part.begin, part.end)
+
+
+def begins(options: ReadOptions, found: Mapping[str, Bounds]) -> Places:
     """Where to begin. ReadError: that message is gone."""
     start = options.starting_offset
     if start == "first":
-        return found.first
+        return {name: each.first for name, each in found.items()}
     if start == "next":
-        return found.end
-    return available(options, int(start), found)
+        return {name: each.end for name, each in found.items()}
+    return {name: available(options, name, int(start), each) for name, each in found.items()}
 
 
-def available(options: ReadOptions, start: int, found: Bounds) -> int:
+def advanced(reached: Mapping[str, int], ends: Mapping[str, int], limit: int | None) -> Places:
+    """Where the next micro-batch ends: at the newest messages, or `limit` messages further. Streams
+    that are less behind leave their share to the others."""
+    behind = {name: max(0, end - reached[name]) for name, end in ends.items()}
+    left = sum(behind.values()) if limit is None else limit
+    found: Places = {}
+    waiting = len(behind)
+    for name, count in sorted(behind.items(), key=lambda each: each[1]):
+        some = min(count, -(-left // waiting))
+        found[name] = reached[name] + some
+        left -= some
+        waiting -= 1
+    return {name: found[name] for name in ends}
+
+
+def resumed(
+    options: ReadOptions,
+    start: Mapping[str, int],
+    end: Mapping[str, int],
+    found: Mapping[str, Bounds],
+) -> Places:
+    """Where a micro-batch begins in each stream: a partition that is new is read from its oldest
+    message on. ReadError: messages, or a partition, are gone."""
+    gone = sorted(name for name in end if name not in found and end[name] > start.get(name, 0))
+    if gone and options.fail_on_data_loss:
+        raise ReadError(
+            f"super stream '{options.super_stream}': stream '{gone[0]}' is no partition any more; "
+            "failOnDataLoss=false goes on without it"
+        )
+    return {
+        name: available(options, name, start.get(name, found[name].first), found[name])
+        for name in end
+        if name in found
+    }
+
+
+def available(options: ReadOptions, stream: str, start: int, found: Bounds) -> int:
     """`start`, or the oldest offset if messages may be missing. ReadError: they may not."""
     if start >= found.first:
         return start
     text = (
-        f"stream '{options.stream}': offset {start} is wanted, but the oldest message has offset "
+        f"stream '{stream}': offset {start} is wanted, but the oldest message has offset "
         f"{found.first}: {found.first - start} messages were removed by retention"
     )
     if options.fail_on_data_loss:
@@ -163,8 +214,14 @@ def available(options: ReadOptions, start: int, found: Bounds) -> int:
     return found.first
 
 
-def ranges(begin: int, end: int, options: ReadOptions) -> list[Range]:
-    return [Range(*each) for each in split(begin, end, options.partitions)]
+def ranges(begin: Mapping[str, int], end: Mapping[str, int], options: ReadOptions) -> list[Range]:
+    """Ranges for the tasks; `numPartitions` of all streams together, and at least one of each."""
+    parts = max(1, options.partitions // max(1, len(begin)))
+    return [
+        Range(name, *each)
+        for name, first in begin.items()
+        for each in split(first, end.get(name, first), parts)
+    ]
 
 
 class Writer(DataSourceWriter):

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import AsyncGenerator, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 from urllib.parse import quote
 
@@ -43,28 +43,39 @@ class Bounds:
     end: int
 
 
-def bounds(options: ReadOptions) -> Bounds:
-    """ReadError: there is no such stream, or the broker cannot be asked."""
+def bounds(options: ReadOptions) -> dict[str, Bounds]:
+    """Of the stream, or of each partition of the super stream, by name.
+
+    ReadError: there is no such stream, or the broker cannot be asked.
+    """
     try:
         return asyncio.run(_bounds(options))
     except (ClientError, OSError, TimeoutError) as error:
-        raise ReadError(f"stream '{options.stream}': {error or 'no answer'}") from error
+        name = options.stream or options.super_stream
+        raise ReadError(f"stream '{name}': {error or 'no answer'}") from error
 
 
-async def _bounds(options: ReadOptions) -> Bounds:
+async def _bounds(options: ReadOptions) -> dict[str, Bounds]:
     async with await connect(options.url, timeout_s=options.timeout_s, follow=None) as connection:
-        management = await connection.management()
-        info = await management.queue(options.stream)
-        if info["type"] != "stream":
-            raise ReadError(
-                f"option 'stream': queue '{options.stream}' has the type '{info['type']}'"
-            )
-        count = int(str(info["message_count"]))
-        if count == 0:
-            return Bounds(0, 0)
-        consumer = await connection.consumer(_address(options), credit=1, filters=_from(0))
-        first = _offset(await _first(consumer, options))
-        return Bounds(first, first + count)
+        names = [options.stream]
+        if options.super_stream:
+            management = await connection.management()
+            names = await management.partitions(options.super_stream)
+        return {each: await _bounds_of(connection, replace(options, stream=each)) for each in names}
+
+
+async def _bounds_of(connection: Connection, options: ReadOptions) -> Bounds:
+    management = await connection.management()
+    info = await management.queue(options.stream)
+    if info["type"] != "stream":
+        raise ReadError(f"option 'stream': queue '{options.stream}' has the type '{info['type']}'")
+    count = int(str(info["message_count"]))
+    if count == 0:
+        return Bounds(0, 0)
+    consumer = await connection.consumer(_address(options), credit=1, filters=_from(0))
+    first = _offset(await _first(consumer, options))
+    await consumer.close()
+    return Bounds(first, first + count)
 
 
 async def _first(consumer: Consumer, options: ReadOptions) -> Message:
