@@ -1,0 +1,77 @@
+"""The programs of the manual's page on Spark, run as they stand there; one is killed."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+pytest.importorskip("pyspark")
+if shutil.which("java") is None:
+    pytest.skip("java is not there", allow_module_level=True)
+
+PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "guide" / "spark.md"
+PROGRAM: Final = re.compile(r"^```python\n# (\w+\.py): (.*?)^```$", re.MULTILINE | re.DOTALL)
+ENVIRONMENT: Final = os.environ | {
+    "PYSPARK_PYTHON": sys.executable,
+    "SPARK_LOCAL_IP": "127.0.0.1",
+}
+SECONDS: Final = 120
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+def run(folder: Path, program: str, *words: str) -> str:
+    done = subprocess.run(
+        [sys.executable, program, *words],
+        cwd=folder,
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def kill_in_the_middle(folder: Path, url: str) -> None:
+    """Start `lake.py`, and kill it when it has planned its first micro-batch."""
+    first = folder / "lake" / "checkpoint" / "offsets" / "0"
+    job = subprocess.Popen(
+        [sys.executable, "lake.py", url],
+        cwd=folder,
+        env=ENVIRONMENT,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    deadline = time.monotonic() + SECONDS
+    while not first.exists() and job.poll() is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    if job.poll() is None:
+        os.killpg(job.pid, signal.SIGKILL)  # Python and the JVM
+    job.wait(30)
+
+
+def test_the_guide_of_spark(url: str, tmp_path: Path) -> None:
+    programs = dict(PROGRAM.findall(PAGE.read_text("utf-8")))
+    assert set(programs) == {"shop.py", "lake.py", "dashboard.py"}
+    for name, text in programs.items():
+        (tmp_path / name).write_text(f"# {text}")
+    for _ in range(2):
+        assert run(tmp_path, "shop.py", url) == "published 1000 orders\n"
+    kill_in_the_middle(tmp_path, url)
+    assert run(tmp_path, "shop.py", url) == "published 1000 orders\n"
+    assert "orders in the lake: 3000\n" in run(tmp_path, "lake.py", url)
+    rows = [line.split("|") for line in run(tmp_path, "dashboard.py").splitlines() if "." in line]
+    assert [row[1].strip() for row in rows] == ["north", "south", "west"]
+    counts = [(int(row[2]), int(row[3])) for row in rows]
+    assert sum(each for each, _ in counts) == 3000
+    assert all(orders == distinct for orders, distinct in counts)
