@@ -45,8 +45,9 @@ NAMED = {
     "/api/operator-policies/{vhost}/{name}": "operator",
 }
 CLASSIC, MODERN = "AMQP 0-9-1", "AMQP 1-0"
-# Answers that never end.
-STREAMS = frozenset({"/api/events"})
+# Answers that never end, and what needs a client of the stream protocol.
+STREAMS = frozenset({"/api/events", "/api/stream/connections/{vhost}/{name}"})
+TRACKING = "/api/stream/{vhost}/{queue}/tracking"
 
 
 @pytest.fixture(scope="module")
@@ -69,6 +70,8 @@ def filled(node: Node, api: HttpApi) -> Iterator[HttpApi]:
     api.put(f"/queues/{vhost}/quorum", {"durable": True, "arguments": {"x-max-length": 9}})
     classic = {"arguments": {"x-queue-type": "classic", "x-expires": 60_000}}
     api.put(f"/queues/{vhost}/classic", classic)
+    log = {"durable": True, "arguments": {"x-queue-type": "stream"}}
+    api.put(f"/queues/{vhost}/log", log)
     api.put(f"/exchanges/{vhost}/topic", {"type": "topic", "durable": True})
     api.ask("POST", f"/bindings/{vhost}/e/topic/q/quorum", {"routing_key": "a.#"})
     api.ask("POST", f"/bindings/{vhost}/e/topic/q/classic", {"arguments": {"x": [1, {"y": None}]}})
@@ -121,6 +124,8 @@ def filled_in(path: str, node: Node, connections: dict[str, str]) -> str:
                 found = f"{connections[CLASSIC]} (1)"
             else:
                 found = connections[MODERN if path.endswith("/sessions") else CLASSIC]
+        elif path == TRACKING and key == "queue":
+            found = "log"
         elif key == "node":
             found = node_name
         elif key == "port":

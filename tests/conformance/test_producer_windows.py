@@ -93,7 +93,12 @@ def test_publishers_exceed_the_limit_of_an_address_by_no_more_than_their_windows
         sent = [
             asyncio.ensure_future(each.publish_many([Message(BODY)] * 100)) for each in publishers
         ]
-        await until(lambda: row(api, name)["blocked_publishers"] == count)
+        # Publishers also wait for the answers that bring them more of a window.
+        await until(
+            lambda: (
+                row(api, name)["blocked_publishers"] == count and row(api, name)["bytes"] >= limit
+            )
+        )
         stopped = [each.waiting for each in publishers]
         found = row(api, name)
         assert found["producer_window_size"] == WINDOW
