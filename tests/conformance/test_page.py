@@ -36,6 +36,8 @@ VIEWS = {
     "#/exchanges": "Exchanges",
     "#/queues": "Queues",
     "#/addresses": "Addresses",
+    "#/streams": "Stream clients",
+    "#/links": "Links",
     "#/cluster": "Cluster",
     "#/flow": "Flow",
     "#/events": "Events",
@@ -651,6 +653,41 @@ def test_the_address_view_shows_limits_sizes_and_blocked_publishers(
     publisher.close()
     row.get_by_role("link").click()
     page.get_by_role("heading", name=f"Queue {name}", exact=True, level=1).wait_for()
+
+
+def test_links_and_shovels_are_shown_paused_and_deleted(
+    page: Any, base: str, channel: Any, own_broker: Broker, name: str
+) -> None:
+    channel.queue_declare(name)
+    there = f"{name}-there"
+    url = f"amqp://guest:guest@{own_broker.host}:{own_broker.port}"
+    shovel = {"src-uri": url, "src-queue": name, "dest-uri": url, "dest-queue": there}
+    api = HttpApi(base.rstrip("/"))
+    api.put(f"/parameters/shovel/%2F/{name}", {"value": shovel})
+    channel.basic_publish("", name, b"a message")
+    show(page, base, "#/links", "Links")
+    row = page.get_by_role("table", name="shovels").get_by_role("row", name=name)
+    row.get_by_text("running", exact=True).wait_for()
+    row.locator("td[data-label='Forwarded']").get_by_text("1", exact=True).wait_for()
+    assert row.locator("td[data-label='From']").inner_text() == f"queue {name}"
+    row.get_by_role("button", name="Pause").click()
+    row.get_by_text("paused", exact=True).wait_for()
+    row.get_by_role("button", name="Resume").click()
+    row.get_by_text("running", exact=True).wait_for()
+    page.on("dialog", lambda dialog: dialog.accept())
+    row.get_by_role("button", name="Delete").click()
+    row.wait_for(state="detached")
+    upstream = {"value": {"uri": "amqp://127.0.0.1:1"}}
+    api.put(f"/parameters/federation-upstream/%2F/{name}", upstream)
+    policy = {"pattern": f"^{name}$", "definition": {"federation-upstream": name}}
+    api.put(f"/policies/%2F/{name}", {**policy, "apply-to": "queues"})
+    row = page.get_by_role("table", name="federation links").get_by_role("row", name=name)
+    row.get_by_text("error", exact=True).wait_for()
+    assert "refused" in row.locator("td[data-label='Last error']").inner_text()
+    api.delete(f"/policies/%2F/{name}")
+    row.wait_for(state="detached")
+    api.delete(f"/parameters/federation-upstream/%2F/{name}")
+    channel.queue_delete(there)
 
 
 def test_the_flow_graph_shows_who_holds_back_whom(page: Any, base: str) -> None:

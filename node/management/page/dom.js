@@ -78,11 +78,11 @@ export function tag(text, kind = "") {
 const BAD = ["crashed", "down", "minority", "stopped", "nodedown", "noproc"];
 const DOUBTFUL = ["flow", "blocked", "blocking", "full", "idle", "waiting"];
 
-/** A queue's or connection's state, coloured by what it means. */
-export function state(text) {
-  if (BAD.includes(text)) return tag(text, "bad");
-  if (DOUBTFUL.includes(text)) return tag(text, "warn");
-  return tag(text || "running", "good");
+/** A queue's or connection's state, coloured by what it means; `shown` in its place. */
+export function state(text, shown = text) {
+  if (BAD.includes(text)) return tag(shown, "bad");
+  if (DOUBTFUL.includes(text)) return tag(shown, "warn");
+  return tag(shown || "running", "good");
 }
 
 export function json(value) {

@@ -15,9 +15,11 @@ import { exchange, exchanges } from "./exchanges.js";
 import { flow } from "./flow.js";
 import { field, form, input } from "./forms.js";
 import { letters } from "./letters.js";
+import { links } from "./links.js";
 import { overview } from "./overview.js";
 import { queue } from "./queue.js";
 import { queues } from "./queues.js";
+import { streams } from "./streams.js";
 import { callerName, may, setCaller } from "./session.js";
 
 const ROUTES = [
@@ -32,6 +34,8 @@ const ROUTES = [
   [/^\/queues\/([^/]+)\/([^/]+)$/, queue],
   [/^\/queues\/([^/]+)\/([^/]+)\/letters$/, letters],
   [/^\/addresses$/, addresses],
+  [/^\/streams$/, streams],
+  [/^\/links$/, links],
   [/^\/cluster$/, cluster],
   [/^\/flow$/, flow],
   [/^\/events$/, events],
@@ -45,6 +49,8 @@ const LINKS = [
   ["Exchanges", "#/exchanges"],
   ["Queues", "#/queues"],
   ["Addresses", "#/addresses", may.monitor],
+  ["Stream clients", "#/streams"],
+  ["Links", "#/links", may.monitor],
   ["Cluster", "#/cluster", may.monitor],
   ["Flow", "#/flow", may.monitor],
   ["Events", "#/events", may.monitor],
