@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from socket import gaierror
 from time import monotonic, time
 from typing import Final, Protocol
 
@@ -320,6 +321,12 @@ def reason_in(outcome: Outcome) -> str:
 
 
 def reason_of(error: BaseException) -> str:
-    """One line for status and log."""
+    """One line for status and log; links show the address beside it."""
+    if isinstance(error, ConnectionRefusedError):
+        return "cannot connect: the port refuses connections"
+    if isinstance(error, gaierror):
+        return "cannot connect: the host name is not known"
+    if isinstance(error, TimeoutError) and not str(error):
+        return "no answer in time"
     text = " ".join(str(error).split()) or type(error).__name__
     return text[:500]

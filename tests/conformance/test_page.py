@@ -683,7 +683,8 @@ def test_links_and_shovels_are_shown_paused_and_deleted(
     api.put(f"/policies/%2F/{name}", {**policy, "apply-to": "queues"})
     row = page.get_by_role("table", name="federation links").get_by_role("row", name=name)
     row.get_by_text("error", exact=True).wait_for()
-    assert "refused" in row.locator("td[data-label='Last error']").inner_text()
+    shown = row.locator("td[data-label='Last error']").inner_text()
+    assert shown == "cannot connect: the port refuses connections"
     api.delete(f"/policies/%2F/{name}")
     row.wait_for(state="detached")
     api.delete(f"/parameters/federation-upstream/%2F/{name}")
