@@ -503,7 +503,7 @@ class GroupWorld:
         self.run_until("an empty queue", lambda: self.takes_all(last))
         self.run_until("the end of the last dead-lettering", self.all_buried)
         lost = [each.payload[:20] for each in self.books.letters.values() if not self.is_safe(each)]
-        assert len(lost) <= self.loss_count, f"lost: {lost}"
+        assert len(lost) <= self.loss_count, f"{lost} is lost"
         self.run_until("rest", self.is_at_rest)
         self.check_leaks()
 
