@@ -6,26 +6,15 @@ definitions, each of which is committed by itself: what is there already stays, 
 before a refusal is removed again.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
-from node.auth.permissions import CONFIGURE, READ
-from node.definitions.definition_changes import (
-    binding,
-    exchange_declaration,
-    queue_declaration,
-    queue_deletion,
-)
+from node.auth.permissions import READ
+from node.definitions.super_streams import creation, deletion, partition_fault, rollback
 from node.streams.connection import StreamConnection
-from queues.definitions.broker_objects import Binding, Destination
-from queues.definitions.metadata_commands import Bind, Command, DeleteExchange
+from queues.definitions.broker_objects import Binding
+from queues.definitions.metadata_commands import Command
 from queues.definitions.metadata_outcomes import Outcome, Refused
-from queues.definitions.super_streams import (
-    MARK,
-    ORDER,
-    PARTITIONS_MAX,
-    partition_bindings,
-    partition_names,
-)
+from queues.definitions.super_streams import partition_bindings, partition_names
 from warren.wire.errors import ProtocolError
 from warren.wire.stream import codes
 
@@ -101,7 +90,7 @@ def create_super_stream(
     done: Done,
 ) -> None:
     """Declare the exchange, the streams and the bindings."""
-    fault = _fault(partitions, keys)
+    fault = partition_fault(partitions, keys)
     if fault:
         done(codes.PRECONDITION_FAILED, fault)
         return
@@ -113,7 +102,7 @@ def create_super_stream(
         done(codes.STREAM_EXISTS, "")
         return
     try:
-        commands = _declarations(endpoint, name, partitions, keys, arguments)
+        commands = creation(endpoint, name, partitions, keys, arguments)
     except ProtocolError as error:
         done(codes.ACCESS_REFUSED, error.text)
         return
@@ -122,64 +111,10 @@ def create_super_stream(
         if not refusal:
             done(codes.OK, "")
             return
-        made = partitions[: max(0, count - 1)]
-        undo = _deletions(endpoint, made)
-        if count > 0:
-            undo.append(DeleteExchange(endpoint.vhost, name))
+        undo = rollback(endpoint, name, partitions, count)
         Row(endpoint, undo, lambda again, left: done(codes.PRECONDITION_FAILED, refusal))
 
     Row(endpoint, commands, ended)
-
-
-def _declarations(
-    endpoint: StreamConnection,
-    name: str,
-    partitions: list[str],
-    keys: list[str],
-    arguments: dict[str, object],
-) -> list[Command]:
-    """Of the exchange, the streams and the bindings. ProtocolError: the user may not."""
-    streams = [
-        queue_declaration(
-            endpoint,
-            each,
-            durable=True,
-            exclusive=False,
-            auto_delete=False,
-            arguments=arguments,
-        )
-        for each in partitions
-    ]
-    exchange = exchange_declaration(
-        *(endpoint, name, "direct"),
-        durable=True,
-        auto_delete=False,
-        internal=False,
-        arguments={MARK: True},
-    )
-    bound = [
-        binding(
-            *(endpoint, Bind, name, Destination.QUEUE, partition, key.encode()),
-            {ORDER: place},
-        )
-        for place, (partition, key) in enumerate(zip(partitions, keys, strict=True))
-    ]
-    return [exchange, *streams, *bound]
-
-
-def _fault(partitions: list[str], keys: list[str]) -> str:
-    if not partitions or len(partitions) > PARTITIONS_MAX:
-        return f"{len(partitions)} partitions; allowed: 1 to {PARTITIONS_MAX}"
-    if len(set(partitions)) != len(partitions) or "" in partitions:
-        return "each partition of a super stream has a name of its own"
-    if len(keys) != len(partitions):
-        return f"{len(partitions)} partitions and {len(keys)} binding keys"
-    return ""
-
-
-def _deletions(endpoint: StreamConnection, names: Sequence[str]) -> list[Command]:
-    found = (queue_deletion(endpoint, each) for each in names)
-    return [command for command in found if command is not None]
 
 
 def delete_super_stream(endpoint: StreamConnection, name: str, done: Done) -> None:
@@ -189,12 +124,10 @@ def delete_super_stream(endpoint: StreamConnection, name: str, done: Done) -> No
         done(codes.STREAM_DOES_NOT_EXIST, "")
         return
     try:
-        endpoint.permissions.require(CONFIGURE, "exchange", name)
-        commands = _deletions(endpoint, _names(endpoint, found))
+        commands = deletion(endpoint, name, _names(endpoint, found))
     except ProtocolError as error:
         done(codes.ACCESS_REFUSED, error.text)
         return
-    commands.append(DeleteExchange(endpoint.vhost, name))
 
     def ended(refusal: str, count: int) -> None:
         done(codes.PRECONDITION_FAILED if refusal else codes.OK, refusal)

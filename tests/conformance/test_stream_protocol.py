@@ -553,6 +553,53 @@ def test_clients_of_streams_are_listed(
     play(test)
 
 
+def test_super_streams_are_made_over_http_and_by_warrenctl(
+    node: StreamNode, capsys: pytest.CaptureFixture[str]
+) -> None:
+    api = HttpApi(node.management_url)
+    where = "/stream/super-streams/%2F"
+
+    def ctl(*words: str) -> int:
+        return warrenctl(["--node-url", node.management_url, "-q", *words])
+
+    def names() -> list[str]:
+        found = (each["name"] for each in api.get("/queues/%2F"))
+        return [each for each in found if each.startswith(("http", "shell", "part"))]
+
+    body = {"partitions": 3, "arguments": {"max-length-bytes": 1_000_000}}
+    assert [api.put(f"{where}/http", body) for _ in range(2)] == [201, 204]
+    assert names() == ["http-0", "http-1", "http-2"]
+    assert api.get("/queues/%2F/http-1")["arguments"]["x-max-length-bytes"] == 1_000_000
+    assert ctl("add_super_stream", "shell", "--binding-keys", "north,south", "--max-age", "1D") == 0
+
+    async def asked() -> list[str]:
+        async with producing(node) as producer:
+            client = await producer.default_client
+            found: list[str] = await client.partitions("shell")
+            return found
+
+    assert asyncio.run(asked()) == ["shell-north", "shell-south"]
+    for wrong, reason in (
+        ({}, "one of partitions and binding-keys must be in the body"),
+        ({"partitions": 1, "binding-keys": "a"}, "one of partitions and binding-keys"),
+        ({"partitions": 0}, "partitions"),
+        ({"partitions": 1, "arguments": {"colour": "red"}}, "unknown argument 'colour'"),
+        ({"binding-keys": "a,a"}, "a name of its own"),
+    ):
+        status, answer = api.refused("PUT", f"{where}/wrong", wrong)
+        assert status == 400 and reason in str(answer), answer
+    api.put("/queues/%2F/part-1", {"durable": True})
+    assert "there is a queue 'part-1'" in api.refused("PUT", f"{where}/part", {"partitions": 2})[1]
+    assert "there is an exchange" in api.refused("PUT", f"{where}/amq.topic", {"partitions": 1})[1]
+    assert ctl("add_super_stream", "none") == 64
+    assert "--partitions and --binding-keys" in capsys.readouterr().err
+    assert ctl("delete_super_stream", "shell") == 0
+    assert api.delete(f"{where}/http") == 204
+    assert api.refused("DELETE", f"{where}/http")[0] == 404
+    assert names() == ["part-1"]
+    api.delete("/queues/%2F/part-1")
+
+
 def test_rights_are_those_of_the_user(node: StreamNode) -> None:
     async def test() -> None:
         async with stream(node), producing(node, "limited") as limited:

@@ -9,18 +9,26 @@ from typing import Any, Final
 
 from aiohttp import web
 
+from node.definitions.super_streams import creation, deletion, partition_fault, rollback
 from node.management.access import Context, asked_vhosts
 from node.management.api.connections import reason_of
+from node.management.bodies import Body, arguments, path_name, read_body, text, whole
+from node.management.changes import HttpActor, acting, change, refused
 from node.management.replies import ApiError, json_reply
 from node.management.rows.client_lists import ClientLists
 from node.management.rows.client_view import Chosen
 from node.management.rows.listing import object_reply
 from node.management.rows.rates import CONNECTION, STREAM_CONSUMER, STREAM_PUBLISHER, Row
 from node.management.rows.view import StreamTracking
+from node.streams.commands import stream_arguments
 from node.streams.endpoint import PROTOCOL
+from queues.definitions.metadata_commands import Command
+from queues.definitions.super_streams import PARTITIONS_MAX, partition_bindings, partition_names
+from warren.wire.errors import ProtocolError
 
 TRACKING: Final = "stream tracking"  # a question to other nodes: [vhost, stream]
 CONNECTIONS: Final = "/api/stream/connections"
+SUPER_STREAM: Final = "/api/stream/super-streams/{vhost}/{name}"
 
 
 class StreamClients:
@@ -47,6 +55,8 @@ class StreamClients:
             web.get("/api/stream/publishers/{vhost}", self.publishers),
             web.get("/api/stream/publishers/{vhost}/{queue}", self.publishers),
             web.get("/api/stream/{vhost}/{queue}/tracking", self.tracking),
+            web.put(SUPER_STREAM, self.create),
+            web.delete(SUPER_STREAM, self.delete),
         ]
 
     async def connections(self, request: web.Request) -> web.StreamResponse:
@@ -90,13 +100,70 @@ class StreamClients:
             raise ApiError.not_found()
         found = await self._tracking(vhost, name)
         if found is None:
-            text = "The stream leader is not available"
-            raise ApiError(503, "service_unavailable", text)
+            reason = "The stream leader is not available"
+            raise ApiError(503, "service_unavailable", reason)
         parts = {"offsets": dict(found.offsets), "writers": dict(found.publishers)}
         kind = request.query.get("type", "")
         if kind in ("offset", "writer"):
             parts = {f"{kind}s": parts[f"{kind}s"]}
         return json_reply(parts)
+
+    async def create(self, request: web.Request) -> web.Response:
+        """201, or 204 if there is such a super stream with the same partitions."""
+        actor = acting(self._context, request)
+        name = path_name(request, "name")
+        body = await read_body(request)
+        partitions, keys = parts_of(name, body)
+        declared = stream_arguments(told_arguments(body))
+        if isinstance(declared, str):
+            raise ApiError.bad_request(declared)
+        fault = partition_fault(partitions, keys)
+        if fault:
+            raise ApiError.bad_request(fault)
+        metadata = self._context.operations.metadata
+        found = partition_bindings(metadata, actor.vhost, name)
+        if found is not None and partition_names(metadata, found) == partitions:
+            return web.Response(status=204)
+        self._refuse_taken(actor, name, partitions)
+        try:
+            commands = creation(actor, name, partitions, keys, declared)
+        except ProtocolError as error:
+            refused(error)
+        await self._carry_out(actor, name, partitions, commands)
+        return web.Response(status=201)
+
+    def _refuse_taken(self, actor: HttpActor, name: str, partitions: list[str]) -> None:
+        known = self._context.operations.metadata.vhosts[actor.vhost]
+        taken = [each for each in partitions if actor.broker.queue(actor.vhost, each) is not None]
+        if name in known.exchanges:
+            raise ApiError.bad_request(f"there is an exchange '{name}' in vhost '{actor.vhost}'")
+        if taken:
+            raise ApiError.bad_request(f"there is a queue '{taken[0]}' in vhost '{actor.vhost}'")
+
+    async def _carry_out(
+        self, actor: HttpActor, name: str, partitions: list[str], commands: list[Command]
+    ) -> None:
+        for count, command in enumerate(commands):
+            try:
+                await change(self._context, command)
+            except ApiError:
+                for undo in rollback(actor, name, partitions, count):
+                    await change(self._context, undo)
+                raise
+
+    async def delete(self, request: web.Request) -> web.Response:
+        actor = acting(self._context, request)
+        name, metadata = request.match_info["name"], self._context.operations.metadata
+        found = partition_bindings(metadata, actor.vhost, name)
+        if found is None:
+            raise ApiError.not_found()
+        try:
+            commands = deletion(actor, name, partition_names(metadata, found))
+        except ProtocolError as error:
+            refused(error)
+        for command in commands:
+            await change(self._context, command)
+        return web.Response(status=204)
 
     async def _tracking(self, vhost: str, name: str) -> StreamTracking | None:
         """As the leader of the stream has it; None: no leader answers."""
@@ -115,6 +182,22 @@ class StreamClients:
         found = self._context.view.stream_tracking(vhost, name)
         if found is not None:
             yield [dict(found.offsets), dict(found.publishers)]
+
+
+def parts_of(name: str, body: Body) -> tuple[list[str], list[str]]:
+    """Names of the partitions and their binding keys: so many, or one for each key."""
+    if ("partitions" in body) == ("binding-keys" in body):
+        raise ApiError.bad_request("one of partitions and binding-keys must be in the body")
+    if "partitions" in body:
+        keys = [str(n) for n in range(whole(body, "partitions", 0, 1, PARTITIONS_MAX + 1))]
+    else:
+        keys = [each.strip() for each in text(body, "binding-keys").split(",")]
+    return [f"{name}-{key}" for key in keys], keys
+
+
+def told_arguments(body: Body) -> dict[str, str]:
+    """Arguments as the stream protocol has them: texts."""
+    return {key: str(value) for key, value in arguments(body).items()}
 
 
 def chosen_in(request: web.Request) -> Chosen:

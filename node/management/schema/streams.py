@@ -4,12 +4,14 @@ from typing import Final
 
 from node.management.schema.connections import CONNECTION, PEER
 from node.management.schema.model import (
+    ANY,
     BOOLEAN,
     COUNT,
     STRING,
     Query,
     deletes,
     lists,
+    puts,
     reads,
     record,
     table,
@@ -55,7 +57,21 @@ KIND: Final = Query(
 BASE: Final = "/api/stream"
 ONE: Final = f"{BASE}/connections/{{vhost}}/{{name}}"
 
+SUPER: Final = f"{BASE}/super-streams/{{vhost}}/{{name}}"
+SUPER_STREAM: Final = record(
+    "SuperStream",
+    {},
+    {"partitions": COUNT, "binding-keys": STRING, "arguments": table(ANY)},
+)
+
 OPERATIONS: Final = (
+    puts(
+        SUPER,
+        "Make a super stream: so many `partitions`, or one for each of the `binding-keys` (with "
+        "commas); `arguments` are those of a stream, such as `max-length-bytes`.",
+        SUPER_STREAM,
+    ),
+    deletes(SUPER, "Delete a super stream, and its partitions."),
     lists(f"{BASE}/connections", "Connections of the stream protocol.", CONNECTION),
     lists(f"{BASE}/connections/{{vhost}}", "Those of a vhost.", CONNECTION),
     reads(ONE, "One connection of the stream protocol.", CONNECTION),
