@@ -142,8 +142,9 @@ test-spark: install
 
 docs: install
 	$(DEV)/python tools/reference.py
-	$(DEV)/python -m pip install --quiet --no-build-isolation 'mkdocs-material>=9.6'
-	NO_MKDOCS_2_WARNING=1 $(DEV)/python -m mkdocs build --quiet --strict
+	@test -x .venv-docs/bin/mkdocs || ($(PYTHON) -m venv .venv-docs && \
+	  .venv-docs/bin/pip install --quiet 'mkdocs-material>=9.6,<10')
+	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --quiet --strict
 	@echo "the manual is in build/manual/index.html"
 
 wheel: python
