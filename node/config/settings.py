@@ -221,8 +221,8 @@ class LimitsSection:
     heartbeat_s: Annotated[int, Meta(ge=0, le=65535)] = 60
     # A client that has not logged in and opened its vhost within this time is closed.
     handshake_timeout_ms: Annotated[int, Meta(ge=100, le=600_000)] = 10_000
-    # Largest message in bytes; a larger one is refused with 406, or `amqp:link:message-size-
-    # exceeded`.
+    # Largest message in bytes; a larger one is refused: 406, or in AMQP 1.0
+    # `amqp:link:message-size-exceeded`.
     max_message_size: Annotated[ByteCount, Meta(ge=1, le=MESSAGE_BYTES_CAP)] = 16 * 1024 * 1024
     # Connections of clients to this node; -1: no limit.
     connection_max: Annotated[int, Meta(ge=-1)] = -1
