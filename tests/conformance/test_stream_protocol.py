@@ -553,6 +553,27 @@ def test_clients_of_streams_are_listed(
     play(test)
 
 
+def test_a_monitoring_user_cannot_close_connections_of_others(node: StreamNode) -> None:
+    api = HttpApi(node.management_url)
+    api.put("/users/watcher", {"password": "watcher", "tags": "monitoring"})
+    api.put("/permissions/%2F/watcher", {"configure": "", "write": "", "read": ""})
+    watcher = HttpApi(node.management_url, "watcher")
+
+    async def test() -> None:
+        async with stream(node, "closing") as producer:
+            await producer.send_wait("closing", AMQPMessage(body=b"1"))
+            (row,) = api.get("/stream/publishers/%2F/closing")
+            path = f"/stream/connections/%2F/{quote(row['connection_details']['name'])}"
+            assert watcher.get(path)["protocol"] == "stream"
+            assert watcher.refused("DELETE", path)[0] == 401
+            assert api.get(path)["name"] == row["connection_details"]["name"]
+
+    try:
+        play(test)
+    finally:
+        api.delete("/users/watcher")
+
+
 def test_super_streams_are_made_over_http_and_by_warrenctl(
     node: StreamNode, capsys: pytest.CaptureFixture[str]
 ) -> None:

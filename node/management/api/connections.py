@@ -49,19 +49,7 @@ class Connections:
         return json_reply([session_row(each) for each in found])
 
     async def close(self, request: web.Request) -> web.Response:
-        row, is_here = await self._asked(request)
-        caller = caller_of(request)
-        if not caller.is_administrator and row["user"] != caller.name:
-            raise not_authorized("Not administrator user")
-        reason = reason_of(request)
-        name, cluster = str(row["name"]), self._context.cluster
-        if cluster is not None and not is_here:
-            is_closed = await cluster.close_connection(name, reason)
-        else:
-            is_closed = self._context.view.close_connection(name, reason)
-        if not is_closed:
-            raise ApiError.not_found()
-        return web.Response(status=204)
+        return await closed(self._context, request, *await self._asked(request))
 
     async def close_of_user(self, request: web.Request) -> web.Response:
         caller, user = caller_of(request), request.match_info["user"]
@@ -77,6 +65,21 @@ class Connections:
         """The connection in the path, if there is one that the caller may see, and whether it is
         one of this node."""
         return await self._lists.one(request, CONNECTION, (request.match_info["name"], 0, 0))
+
+
+async def closed(context: Context, request: web.Request, row: Row, is_here: bool) -> web.Response:
+    """Close the connection of that row, for administrators and its own user."""
+    caller = caller_of(request)
+    if not caller.is_administrator and row["user"] != caller.name:
+        raise not_authorized("Not administrator user")
+    name, cluster, reason = str(row["name"]), context.cluster, reason_of(request)
+    if cluster is not None and not is_here:
+        is_closed = await cluster.close_connection(name, reason)
+    else:
+        is_closed = context.view.close_connection(name, reason)
+    if not is_closed:
+        raise ApiError.not_found()
+    return web.Response(status=204)
 
 
 def reason_of(request: web.Request) -> str:

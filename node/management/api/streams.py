@@ -11,7 +11,7 @@ from aiohttp import web
 
 from node.definitions.super_streams import creation, deletion, partition_fault, rollback
 from node.management.access import Context, asked_vhosts
-from node.management.api.connections import reason_of
+from node.management.api.connections import closed
 from node.management.bodies import Body, arguments, path_name, read_body, text, whole
 from node.management.changes import HttpActor, acting, change, refused
 from node.management.replies import ApiError, json_reply
@@ -66,16 +66,7 @@ class StreamClients:
         return object_reply(request, (await self._asked(request))[0])
 
     async def close(self, request: web.Request) -> web.Response:
-        row, is_here = await self._asked(request)
-        cluster, reason = self._context.cluster, reason_of(request)
-        name = str(row["name"])
-        if cluster is not None and not is_here:
-            is_closed = await cluster.close_connection(name, reason)
-        else:
-            is_closed = self._context.view.close_connection(name, reason)
-        if not is_closed:
-            raise ApiError.not_found()
-        return web.Response(status=204)
+        return await closed(self._context, request, *await self._asked(request))
 
     async def _asked(self, request: web.Request) -> tuple[Row, bool]:
         (vhost,) = asked_vhosts(self._context, request)
