@@ -1,6 +1,7 @@
 """Waiting for what another process, thread or task brings about; for no fixed time."""
 
 import asyncio
+import os
 import time
 from collections.abc import Callable
 from typing import Final, TypeVar
@@ -37,6 +38,12 @@ def within(seconds: float, take: Callable[[], float]) -> None:
     while min(took) >= seconds and len(took) < TRIES:
         took.append(take())
     assert min(took) < seconds, took
+
+
+def crowding() -> float:
+    """By how much work on this machine takes longer than alone: runnable tasks for each processor,
+    in the last minute; at least 1."""
+    return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
 async def until(is_so: Callable[[], object], seconds: float = PATIENCE_S) -> None:
