@@ -294,7 +294,7 @@ class Node:
         front = ManagementFront(broker, self._keepers, listeners, links)
         management = front.bind()
         front.bind_apart()
-        broker.in_service = True
+        broker.begin_service()
         self._parts.serve()
         gc.collect()
         gc.freeze()
@@ -328,7 +328,7 @@ class Node:
         await self._stopping.wait()
         for watcher in watchers:
             watcher.cancel()
-        self.broker.in_service = False
+        self.broker.end_service()
 
     # Starting
 

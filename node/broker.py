@@ -7,7 +7,6 @@ here, its changes are carried to routers and hosts, and the proposer gets its an
 
 import asyncio
 import logging
-import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from time import perf_counter
@@ -25,7 +24,7 @@ from node.auth.passwords import Hashing
 from node.auth.permissions import PermissionCache
 from node.clock import NodeClock, monotonic_ms
 from node.cluster.queues.unknown_host import UnknownHost
-from node.connections.client_limits import ClientLimits
+from node.connections.client_limits import ClientLimits, Elsewhere
 from node.connections.connection_properties import server_properties, wire_limits, wire_limits10
 from node.connections.connection_registry import ConnectionRegistry
 from node.connections.direct_reply_to import ANSWERS_FROM, DirectReplies
@@ -39,6 +38,7 @@ from node.events.events import Events
 from node.events.internal_publisher import InternalPublisher
 from node.events.observers import Observers
 from node.oversized import OversizedHeaders
+from node.process_identity import ProcessIdentity
 from node.recovery.damage import Damages, Owners
 from node.recovery.unreadable import Unreadable
 from node.resources.alarms import AlarmHold, Alarms
@@ -70,7 +70,6 @@ from queues.definitions.queue_options import EXPIRES, QueueDefaults
 from queues.hosts.host_interfaces import Steppable, Waking
 from queues.hosts.journal import Journal
 from queues.hosts.queue_core import QueueCore
-from queues.machine.commands import SessionId
 from queues.machine.effects import SlowConsumer
 from queues.message import Chunk
 from queues.queue_host import QueueHost
@@ -147,11 +146,11 @@ class Broker:
         self.homes_version = 0  # grows whenever a node goes down, comes back, or is another one
         self.hint_counts = HintCounts()
         self.named_targets = NamedTargets()
-        self.in_service = False
+        self._in_service = False
         self.in_maintenance = False
         self.paused_because = ""  # why classic and mirrored queues are not served; '': they are
         self.tls_keepers = tls_keepers  # by listener
-        self.incarnation = int.from_bytes(os.urandom(8), "big")
+        self.identity = ProcessIdentity()
         self.events = Events(self.node_name, self.now_ms)
         self.slow_consumer_count = 0  # that were found since the node started
         self._begin_flow()
@@ -172,21 +171,21 @@ class Broker:
         self.routes = Routes(self._new_cache)
         self.connections = ConnectionRegistry(self.events, self.hold, self.propose)
         self.descriptors = Descriptors(files_max)
-        self.client_limits = self._make_client_limits()
-        self.answers = DirectReplies(turn.mark_endpoint)
+        self.client_limits = self._make_client_limits(parts.usage)
         self._removed_ready: dict[int, int] = {}
         self._begin_to_count()
         publisher = InternalPublisher(self)
         self.observers = Observers(self.events, metadata, config, publisher, self.connections)
         self._join_cluster(parts)
 
-    def _make_client_limits(self) -> ClientLimits:
+    def _make_client_limits(self, elsewhere: Elsewhere) -> ClientLimits:
         return ClientLimits(
             self.config.limits,
             self.metadata,
             self.connections,
             self.node_name,
             self.definitions_version,
+            elsewhere,
         )
 
     def _make_logins(self) -> LoginChecks:
@@ -203,6 +202,8 @@ class Broker:
         wired = parts.wire(self)
         self.definitions = wired.definitions
         self.away = wired.queues  # the way to queues of other nodes
+        answers_of_others = wired.queues.answers
+        self.answers = DirectReplies(self.turn.mark_endpoint, self.member, answers_of_others)
         self.leaders = wired.leaders  # who leads which group
         self.quorum_queues = wired.quorum
         self.coordination = wired.coordination
@@ -224,8 +225,6 @@ class Broker:
         self.oversized = OversizedHeaders(self.monotonic_ms)
         self.queues_created = self.queues_deleted = self.queues_declared = 0
         self._replaced_count = 0  # times that the definitions became others all at once
-        self._session_count = 0
-        self._connection_count = 0
 
     # Time and names
 
@@ -234,15 +233,6 @@ class Broker:
 
     def monotonic_ms(self) -> int:
         return monotonic_ms()
-
-    def new_session(self) -> SessionId:
-        self._session_count += 1
-        return SessionId(self.incarnation << 64 | self._session_count)
-
-    def new_connection_id(self) -> str:
-        """An id that no connection of this or an earlier run of the node has had."""
-        self._connection_count += 1
-        return f"{self.incarnation:016x}.{self._connection_count}"
 
     # Definitions
 
@@ -327,7 +317,7 @@ class Broker:
     def _count_churn(self, queue: Queue, change: Change) -> None:
         """Of a cluster the node of the queue counts, so that sums of all nodes count it once. What
         a start replays was counted by the process before."""
-        if not self.in_service or queue.node != self.node_name:
+        if not self._in_service or queue.node != self.node_name:
             return
         self.queues_created += isinstance(change, Added)
         self.queues_deleted += isinstance(change, Removed)
@@ -389,7 +379,7 @@ class Broker:
             self.router(queue.vhost),
             self.host,
             self.now_ms,
-            self.new_session,
+            self.identity.new_session,
             CreditActor(
                 f"dead letters of queue '{queue.name}' in vhost '{queue.vhost}'",
                 self.channel_credit,
@@ -639,6 +629,17 @@ class Broker:
         user = self.metadata.access.user(name)
         if user is not None and user.password_hash == old:
             self.propose(PutUser(name, new, hashing, user.tags))
+
+    @property
+    def in_service(self) -> bool:
+        """Whether the node accepts clients."""
+        return self._in_service
+
+    def begin_service(self) -> None:
+        self._in_service = True
+
+    def end_service(self) -> None:
+        self._in_service = False
 
     # What maintenance asks (node.cluster.services.maintenance.Clients)
 

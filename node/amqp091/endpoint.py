@@ -85,7 +85,7 @@ class Endpoint091:
         self.peer = peer
         self.here = here
         self.name = f"{peer[0]}:{peer[1]} -> {here[0]}:{here[1]}"
-        self.id = broker.new_connection_id()
+        self.id = broker.identity.new_connection_id()
         self.connected_at_ms = broker.now_ms()
         self.vhost = ""
         self.user = ""
@@ -282,7 +282,7 @@ class Endpoint091:
         if error is not None:
             self._fail_connection(error)
             return
-        session = self.broker.new_session()
+        session = self.broker.identity.new_session()
         channel = Channel091(self, self.connection, number, session, self.held)
         self.channels[number] = channel
         channel.set_trace(self.broker.observers.firehose.trace_of(self, number))

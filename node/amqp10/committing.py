@@ -25,7 +25,7 @@ class Commit(PublishingOnly):
     def __init__(self, owner: Owner10, name: str, done: Callable[[bool], None]) -> None:
         self._owner = owner
         self._done: Callable[[bool], None] | None = done
-        self._session = owner.broker.new_session()
+        self._session = owner.broker.identity.new_session()
         self._credit = CreditActor(name, owner.credit_spec(), None, LINK)
         self._publisher = Publisher(self, owner.counts, owner.held)
         self._publisher.confirming = True

@@ -79,7 +79,7 @@ class ConsumingLink:
         self.forms = Forms()
         self.trace: Tracing | None = None  # while messages of the vhost are traced
         self._attached = False  # the queue has taken the consumer, and it is not over
-        self._session = owner.broker.new_session()
+        self._session = owner.broker.identity.new_session()
         name = f"{owner.name} {link.name}"
         self._credit = CreditActor(name, owner.credit_spec(), None, LINK)
         self._unacked = unacked  # the session's deliveries, by delivery-id; ours have our uid

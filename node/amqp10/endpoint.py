@@ -96,7 +96,7 @@ class Endpoint10:
         self.peer = peer
         self.here = here
         self.name = f"{peer[0]}:{peer[1]} -> {here[0]}:{here[1]}"
-        self.id = broker.new_connection_id()
+        self.id = broker.identity.new_connection_id()
         self.connected_at_ms = broker.now_ms()
         self.vhost = ""
         self.user = ""

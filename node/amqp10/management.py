@@ -49,6 +49,7 @@ from node.definitions.definition_changes import (
     readable_queue,
 )
 from node.events.authors import BROKER, Author
+from node.process_identity import ProcessIdentity
 from queues.definitions.arguments import decode_arguments
 from queues.definitions.broker_objects import (
     DEFAULT_EXCHANGE,
@@ -61,7 +62,6 @@ from queues.definitions.metadata import Metadata
 from queues.definitions.metadata_commands import Bind, Command, DeleteExchange, Unbind
 from queues.definitions.metadata_outcomes import Created, Outcome, Refused
 from queues.definitions.super_streams import partition_bindings, partition_names
-from queues.machine.commands import SessionId
 from queues.queue_host import QueueHost
 from queues.routing.kinds import KINDS
 from warren.wire.errors import ProtocolError, ReplyCode
@@ -92,7 +92,8 @@ class ManagedBroker(Definitions, LookedAt, Protocol):
 
     def ready_of_removed(self, uid: int) -> int: ...
 
-    def new_session(self) -> SessionId: ...
+    @property
+    def identity(self) -> ProcessIdentity: ...
 
     def propose(
         self, command: Command, done: Callable[[Outcome], None], author: Author = BROKER
@@ -120,7 +121,7 @@ class Management:
     def __init__(self, requester: Requester) -> None:
         self._requester = requester
         self._broker = requester.broker
-        self._purges = Purges(requester.broker.new_session())
+        self._purges = Purges(requester.broker.identity.new_session())
         self._looking = Looking(requester.broker)
         self._closed = False
 

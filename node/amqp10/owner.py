@@ -8,10 +8,10 @@ from node.auth.permissions import PermissionCache
 from node.definitions.definition_changes import Definitions
 from node.events.authors import Author
 from node.events.logs import Ids
+from node.process_identity import ProcessIdentity
 from queues.definitions.broker_objects import Binding, Queue
 from queues.definitions.metadata_commands import Command
 from queues.definitions.metadata_outcomes import Outcome
-from queues.machine.commands import SessionId
 from queues.queue_host import QueueHost
 from queues.routing.content import Content
 from queues.sessions.counts import Counts
@@ -63,7 +63,8 @@ class Node(Definitions, Protocol):
     def is_lost(self, uid: int) -> bool:
         """Whether the queue is one of a node that is down."""
 
-    def new_session(self) -> SessionId: ...
+    @property
+    def identity(self) -> ProcessIdentity: ...
 
     @property
     def policies(self) -> Policies: ...

@@ -76,7 +76,7 @@ class PublishingLink(PublishingOnly):
         self.is_over = False  # and tells nothing more
         self.in_work = False  # stands in the endpoint's list of links to flush
         self.published_count: i64 = 0
-        self._session = owner.broker.new_session()
+        self._session = owner.broker.identity.new_session()
         name = f"{owner.name} {link.name}"
         self._credit = CreditActor(name, owner.credit_spec(), None, LINK)
         self.publisher = Publisher(self, owner.counts, owner.held)

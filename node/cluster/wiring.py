@@ -135,7 +135,7 @@ class ClusterParts:
         self._operating: Operating
         self._exits: GroupExits
         self._events: EventsChannel
-        self._usage: UsageChannel
+        self.usage = UsageChannel(cluster)
         self._addresses: AddressesChannel
         self._mirrors: MirrorProposals
         self._healing: Healing
@@ -300,16 +300,16 @@ class ClusterParts:
         later = self._call_later
         self._operating = Operating(broker, service_parts, later, rules_of(broker.config), Random())
         self._operating.attach()
-        self._events = EventsChannel(self._cluster, broker.events, broker.incarnation, later)
+        self._events = EventsChannel(
+            self._cluster, broker.events, broker.identity.incarnation, later
+        )
         self._cluster.attach(EVENTS, self._events)
         leaders.on_lead = broker.observers.leads
         self._operating.removal = self._cluster
         self._operating.definitions_lags = lambda: definitions.status().lags
         member, status = self._cluster.member, self._operating.status
         self._exits = GroupExits(member, self._quorum, leaders, status)
-        self._usage = UsageChannel(self._cluster, broker.client_limits.usage)
-        self._cluster.attach(USAGE, self._usage)
-        broker.client_limits.elsewhere = self._usage
+        self._cluster.attach(USAGE, self.usage)
         self._addresses = AddressesChannel(self._cluster, broker.addresses)
         self._cluster.attach(ADDRESSES, self._addresses)
         operating = self._operating
@@ -423,7 +423,7 @@ class ClusterParts:
         self._queues.tick()
         self._quorum.watch_processes()
         self._leaders.tick()
-        self._usage.tick()
+        self.usage.tell(self._broker.client_limits.usage())
         self._addresses.tick()
 
     def _tick_mirrors(self) -> None:
@@ -473,8 +473,6 @@ def wire_queues(
     peers.attach(QUEUES, channel)
     peers.attach(LEADERS, leaders)
     definitions.on_changed.append(lambda before, after: broker.homes_changed())
-    broker.answers.member = broker.member
-    broker.answers.elsewhere = channel.answers
     return channel, leaders
 
 

@@ -1,6 +1,6 @@
 """Whether one more client fits: limits of the node, of vhosts and of users.
 
-Takes the connections of this node and what other nodes say of theirs (`elsewhere`); gives the
+Takes the connections of this node and what other nodes say of theirs (`Elsewhere`); gives the
 refusal in RabbitMQ's words, or None. Limits of the node count its own connections and channels.
 Limits of vhosts and users hold for the whole cluster: exact on this node, and as late about the
 others as their last word is, so that a burst on several nodes at once can go over a limit by what
@@ -49,19 +49,6 @@ class Elsewhere(Protocol):
     def channels_of(self, user: str) -> int: ...
 
 
-class Nowhere:
-    """There are no other nodes."""
-
-    def connections_in(self, vhost: str) -> int:
-        return 0
-
-    def connections_of(self, user: str) -> int:
-        return 0
-
-    def channels_of(self, user: str) -> int:
-        return 0
-
-
 class ClientLimits:
     """See the module."""
 
@@ -72,8 +59,9 @@ class ClientLimits:
         connections: "ConnectionRegistry",
         node_name: str,
         definitions_version: Callable[[], int],
+        elsewhere: Elsewhere,
     ) -> None:
-        self.elsewhere: Elsewhere = Nowhere()
+        self._elsewhere = elsewhere
         self._limits = limits
         self._metadata = metadata
         self._connections = connections
@@ -90,13 +78,13 @@ class ClientLimits:
             text = f"Connection refused for user '{user}': node connection limit ({limit})"
             return ProtocolError(ReplyCode.NOT_ALLOWED, f"{text} is reached")
         limit = vhost_limit(self._metadata.vhosts[vhost].parameters, MAX_CONNECTIONS)
-        if 0 <= limit <= self._connections_in(vhost) + self.elsewhere.connections_in(vhost):
+        if 0 <= limit <= self._connections_in(vhost) + self._elsewhere.connections_in(vhost):
             text = (
                 f"access to vhost '{vhost}' refused for user '{user}': connection limit ({limit})"
             )
             return ProtocolError(ReplyCode.NOT_ALLOWED, f"{text} is reached")
         limit = user_limit(self._metadata.parameters, user, MAX_CONNECTIONS)
-        if 0 <= limit <= self._connections_of(user) + self.elsewhere.connections_of(user):
+        if 0 <= limit <= self._connections_of(user) + self._elsewhere.connections_of(user):
             text = f"connection refused for user '{user}': user connection limit ({limit})"
             return ProtocolError(ReplyCode.NOT_ALLOWED, f"{text} is reached")
         return None
@@ -112,7 +100,7 @@ class ClientLimits:
             text = f"number of channels opened on node '{self._node_name}' has reached the maximum"
             return ProtocolError(ReplyCode.NOT_ALLOWED, f"{text} allowed limit of ({limit})")
         limit = user_limit(self._metadata.parameters, user, MAX_CHANNELS)
-        if limit < 0 or self._channels_of(user) + self.elsewhere.channels_of(user) < limit:
+        if limit < 0 or self._channels_of(user) + self._elsewhere.channels_of(user) < limit:
             return None
         text = f"number of channels opened for user '{user}' has reached the maximum allowed user"
         return ProtocolError(ReplyCode.NOT_ALLOWED, f"{text} limit of ({limit})")

@@ -216,19 +216,21 @@ class AnswerHost:
 class DirectReplies:
     """The pseudo-queues of this node, and the names of those of others."""
 
-    def __init__(self, mark: Callable[[Flushable], None]) -> None:
+    def __init__(
+        self, mark: Callable[[Flushable], None], member: int, elsewhere: FindElsewhere
+    ) -> None:
+        """`member`: id of this node in its cluster."""
         self.mark = mark
-        self.member = 0  # of this node in its cluster; 0: it is in none
-        self.elsewhere: FindElsewhere = nowhere
+        self._member = member
+        self._elsewhere = elsewhere
         self._hosts: dict[tuple[str, str], AnswerHost] = {}
         self._by_uid: dict[int, AnswerHost] = {}
 
     def open(self, vhost: str) -> AnswerHost:
         """A pseudo-queue for a consumer that is about to come."""
         token = os.urandom(TOKEN_BYTES)
-        name = PREFIX + base64.urlsafe_b64encode(token).rstrip(b"=").decode()
-        if self.member:
-            name += f".{self.member}"
+        encoded = base64.urlsafe_b64encode(token).rstrip(b"=").decode()
+        name = f"{PREFIX}{encoded}.{self._member}"
         host = AnswerHost(self, uid_of(token), vhost, name)
         self._hosts[vhost, name] = host
         self._by_uid[host.uid] = host
@@ -251,15 +253,15 @@ class DirectReplies:
 
     def _find_elsewhere(self, vhost: str, name: str) -> QueueHost | None:
         token, _, place = name.removeprefix(PREFIX).partition(".")
-        if not self.member or not place.isdecimal() or len(place) > MEMBER_DIGITS_MAX:
+        if not place.isdecimal() or len(place) > MEMBER_DIGITS_MAX:
             return None
         try:
             decoded = base64.b64decode(token + "==", b"-_", validate=True)
         except (binascii.Error, ValueError):
             return None
-        if len(decoded) != TOKEN_BYTES or int(place) == self.member:
+        if len(decoded) != TOKEN_BYTES or int(place) == self._member:
             return None
-        return self.elsewhere(int(place), uid_of(decoded), vhost, name)
+        return self._elsewhere(int(place), uid_of(decoded), vhost, name)
 
     def targets(self, vhost: str, routing_key: bytes) -> Targets | None:
         """Where a publish with this key goes; None: no consumer waits there."""
@@ -274,10 +276,6 @@ class DirectReplies:
 def uid_of(token: bytes) -> int:
     """Of the pseudo-queue whose name has this token. 62 bits of it are as good as unguessable."""
     return ANSWERS_FROM | int.from_bytes(token[:8], "big") >> 2
-
-
-def nowhere(member: int, uid: int, vhost: str, name: str) -> None:
-    """Of a node that is in no cluster."""
 
 
 def name_answers(event: Publishes, name: bytes | None) -> tuple[Publishes | None, bool]:

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Final, Protocol, final
 
+from node.process_identity import ProcessIdentity
 from queues.definitions.metadata import Metadata
 from queues.hosts.host_interfaces import Steppable
 from queues.machine.commands import SessionId
@@ -66,7 +67,8 @@ class Site(Protocol):
 
     def host(self, uid: int) -> QueueHost: ...
 
-    def new_session(self) -> SessionId: ...
+    @property
+    def identity(self) -> ProcessIdentity: ...
 
     def now_ms(self) -> int: ...
 
@@ -115,7 +117,7 @@ class InternalPublisher(PublishingOnly):
     @property
     def session(self) -> SessionId:
         if self._session is None:
-            self._session = self._broker.new_session()
+            self._session = self._broker.identity.new_session()
         return self._session
 
     @property

@@ -198,7 +198,7 @@ class ManagementFront:
 
         broker, loop = self._broker, asyncio.get_running_loop()
         return EventFeed(
-            broker.events, broker.events_elsewhere, broker.incarnation, loop.call_later
+            broker.events, broker.events_elsewhere, broker.identity.incarnation, loop.call_later
         )
 
     async def stop(self) -> None:

@@ -100,7 +100,7 @@ class LiveOperations:
     # Messages
 
     async def purge(self, queue: Queue) -> int:
-        session = OperatorSession(self._broker.new_session())
+        session = OperatorSession(self._broker.identity.new_session())
         host = self._broker.host(queue.uid)
         refuse_purge(host)
         try:
@@ -119,7 +119,7 @@ class LiveOperations:
         if self._broker.is_down(queue):
             yield UNKNOWN_COUNT, 0
             return
-        session = OperatorSession(self._broker.new_session())
+        session = OperatorSession(self._broker.identity.new_session())
         try:
             self._broker.turn.begin()
             yield await self._retire(session, queue, if_empty, if_unused)
@@ -171,7 +171,7 @@ class LiveOperations:
         gate = self._broker.addresses.gate_of(vhost, exchange, tuple(route.queues))
         if gate is not None:
             chunk = gate.stamped(chunk)
-        session = OperatorSession(self._broker.new_session())
+        session = OperatorSession(self._broker.identity.new_session())
         self._broker.turn.begin()
         taken = await session.publish(hosts, chunk)
         self._end(session)
@@ -213,7 +213,7 @@ class LiveOperations:
                 tally.pairs.count("", vhost, [key], [0], 1, [targets.names()])
 
     async def get(self, queue: Queue, count: int, outcome: int) -> Sequence[Got]:
-        session = OperatorSession(self._broker.new_session())
+        session = OperatorSession(self._broker.identity.new_session())
         try:
             return await self._get(session, queue, count, outcome)
         finally:

@@ -157,7 +157,7 @@ class Redriver:
         return self._done
 
     async def _carry_out(self) -> None:
-        session = OperatorSession(self._broker.new_session())
+        session = OperatorSession(self._broker.identity.new_session())
         left = min(self._order.count, COUNT_MAX)
         pace = Pace(self._order.rate)
         is_first = True
@@ -245,7 +245,7 @@ class Redriver:
         """Why the target has not taken it, as far as is known; or ""."""
         if isinstance(made, Stays):
             return str(made)
-        session = OperatorSession(self._broker.new_session())
+        session = OperatorSession(self._broker.identity.new_session())
         try:
             self._broker.turn.begin()
             hosts = [self._broker.host(uid) for uid in made.route.queues]

@@ -128,7 +128,7 @@ class Skipping:
 
     async def _take(self, queue: Queue, bad: set[int]) -> list[int]:
         """Accept these; what the queue gives beside them goes back. The queue knows on return."""
-        session = OperatorSession(self._broker.new_session())
+        session = OperatorSession(self._broker.identity.new_session())
         taken: list[int] = []
         try:
             for looked_at in count():

@@ -60,7 +60,7 @@ class StreamPublisher(PublishingOnly):
         self.reference = reference
         self.published_count = 0
         self.refused_count = 0
-        self._session = endpoint.broker.new_session()
+        self._session = endpoint.broker.identity.new_session()
         name = f"{endpoint.name} publisher {number}"
         self._credit = CreditActor(name, endpoint.broker.channel_credit, None, LINK)
         self._publisher = Publisher(self, endpoint.broker.counts10, endpoint.held)

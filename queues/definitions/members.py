@@ -48,7 +48,7 @@ class Process(msgspec.Struct, frozen=True, array_like=True):
 
     node: str
     member: int
-    incarnation: int  # random, 64 bit: `Broker.incarnation`
+    incarnation: int  # random, 64 bit: `ProcessIdentity.incarnation`
 
     @property
     def uid(self) -> int:

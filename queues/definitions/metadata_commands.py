@@ -253,7 +253,7 @@ class NodeUp(msgspec.Struct, frozen=True, array_like=True, tag_field="kind", tag
 
     node: str
     member: int
-    process: int  # its incarnation: `Broker.incarnation`
+    process: int  # its incarnation: `ProcessIdentity.incarnation`
 
 
 class NodeDown(msgspec.Struct, frozen=True, array_like=True, tag_field="kind", tag=28):

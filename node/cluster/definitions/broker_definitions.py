@@ -5,7 +5,6 @@ turn, and closes what clients have on this node when the others have given its p
 """
 
 import logging
-import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -41,7 +40,7 @@ class BrokerDefinitions:
 
     @property
     def incarnation(self) -> int:
-        return self._broker.incarnation
+        return self._broker.identity.incarnation
 
     def mark_definitions(self, is_later: bool) -> None:
         turn = self._broker.turn
@@ -80,4 +79,4 @@ class BrokerDefinitions:
         broker = self._broker
         log.warning("the cluster has given this node up: connections of clients are closed")
         broker.connections.close_all(GIVEN_UP)
-        broker.incarnation = int.from_bytes(os.urandom(8), "big")
+        broker.identity.renew()

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from node.cluster.queues.mirror_losses import Length
 from node.events.logs import ids_of
+from node.process_identity import ProcessIdentity
 from queues.definitions.broker_objects import MirrorView, Queue
 from queues.hosts.founding import Founding
 from queues.hosts.host_interfaces import Steps
@@ -68,7 +69,7 @@ class Site(Steps, Protocol):
     hosts: "QueueHosts"
     turn: "Turn"
     damages: "Damages"
-    incarnation: int
+    identity: ProcessIdentity
 
     def now_ms(self) -> int: ...
 
@@ -313,7 +314,7 @@ class Mirrors:
             return
         self._founding.add(uid)
         host = broker.hosts[uid]
-        host.divert(self._queues.proxy(queue), broker.incarnation)
+        host.divert(self._queues.proxy(queue), broker.identity.incarnation)
         Founding(host, broker, broker.now_ms, lambda: self._founded(uid)).begin()
 
     def _founded(self, uid: int) -> None:

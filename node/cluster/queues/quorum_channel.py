@@ -491,7 +491,7 @@ class QuorumQueues:
         if queue_type(decode_arguments(queue.arguments)) != STREAM:
             return proxy
         broker = self._broker
-        found = StreamHost(proxy, self.stream, broker, broker.new_session)
+        found = StreamHost(proxy, self.stream, broker, broker.identity.new_session)
         self.stream_hosts[uid] = found
         return found
 
@@ -576,7 +576,7 @@ class QuorumQueues:
         """Bytes of a queue that is followed, by member of the cluster, since it was asked last."""
         member = self.members[uid]
         traffic = member.bodies.traffic if isinstance(member, QuorumMember) else None
-        nodes = {**self._processes(), self._broker.incarnation: self._cluster.member}
+        nodes = {**self._processes(), self._broker.identity.incarnation: self._cluster.member}
         found: dict[int, int] = {}
         for process, byte_count in ({} if traffic is None else traffic.take()).items():
             node = nodes.get(process)
@@ -603,7 +603,7 @@ class QuorumQueues:
         return DISCONNECTED_MS
 
     def _is_known(self, process: int) -> bool:
-        return process == self._broker.incarnation or process in self._processes()
+        return process == self._broker.identity.incarnation or process in self._processes()
 
     def process_changed(self, name: str, process: int, is_up: bool) -> None:
         """See `Definitions.on_process`: sessions of a process that has ended go."""

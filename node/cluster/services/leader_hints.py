@@ -141,7 +141,7 @@ class Guiding:
         """This node takes part once the definitions know its process: the one before has voted."""
         definitions, broker = self._definitions, self._broker
         members = [each.id for each in definitions.members() if each.name]
-        if definitions.process_of(broker.node_name) != broker.incarnation:
+        if definitions.process_of(broker.node_name) != broker.identity.incarnation:
             members = [each for each in members if each != self._peers.member]
         return definitions.membership_index, tuple(members)
 

@@ -1,9 +1,9 @@
 """Connections and channels of other nodes that count towards limits of vhosts and users.
 
-    part = UsageChannel(peers, broker.client_limits.usage)
-    peers.attach(USAGE, part)
-    broker.client_limits.elsewhere = part
-    part.tick()                          # ten times a second: tells the others what has changed
+    channel = UsageChannel(peers)
+    limits = ClientLimits(..., channel)
+    peers.attach(USAGE, channel)
+    channel.tell(limits.usage())         # ten times a second: sends to the others what has changed
 
 Each node says what it has of that for which there are limits, to a peer when their link comes up
 and to all when it changes. A node whose link is lost counts for nothing until it is back: its
@@ -14,7 +14,6 @@ by vhost, connections by user, channels by user (`node.connections.client_limits
 compiled.
 """
 
-from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -31,15 +30,13 @@ _DECODE: Final = msgspec.msgpack.Decoder(Usage).decode
 class UsageChannel:
     """Invariant: `_words` has the last word of each member that has a link."""
 
-    def __init__(self, peers: Peers, usage: Callable[[], Usage]) -> None:
+    def __init__(self, peers: Peers) -> None:
         self._peers = peers
-        self._usage = usage
         self._told = Usage()
         self._words: dict[int, Usage] = {}
 
-    def tick(self) -> None:
-        """Tell the others, if something has changed since."""
-        usage = self._usage()
+    def tell(self, usage: Usage) -> None:
+        """Send what this node has to the other members, if it has changed since the last call."""
         if usage == self._told:
             return
         self._told = usage

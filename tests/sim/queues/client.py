@@ -36,7 +36,7 @@ class Client:
     def __init__(self, node: SimNode, ledger: Ledger) -> None:
         self._node = node
         self._ledger = ledger
-        self._session = node.broker.new_session()
+        self._session = node.broker.identity.new_session()
         self._credit = CreditActor("client", CreditSpec(400, 200))
         self.publisher = Publisher(self, Counts())
         self.publisher.confirming = True

@@ -173,7 +173,7 @@ class SimNode:
         self.turn.begin()
         self.run_loop()
         self._parts.definitions.serve()
-        self.broker.in_service = True
+        self.broker.begin_service()
 
     def now_ms(self) -> int:
         return self.time_ms
@@ -221,7 +221,7 @@ class SimNode:
 
     def stop(self) -> None:
         """The end of `node.boot.Node`, when its clients are gone."""
-        self.broker.in_service = False
+        self.broker.end_service()
         self.run_loop()
         for host in self.broker.hosts.classic.values():
             host.end_cleanly()

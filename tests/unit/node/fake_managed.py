@@ -10,12 +10,12 @@ from node.connections.connection_registry import ConnectionRegistry
 from node.events.authors import AMQP, BROKER, Author
 from node.events.events import Events
 from node.operations.peeking import Peeked, PeekFailed
+from node.process_identity import ProcessIdentity
 from node.resources.publish_hold import Hold
 from queues.definitions.broker_objects import Exchange, Queue
 from queues.definitions.metadata import Metadata
 from queues.definitions.metadata_commands import Command
 from queues.definitions.metadata_outcomes import Deleted, Outcome
-from queues.machine.commands import SessionId
 from tests.unit.node.fake_access import FakeAccess
 from tests.unit.node.fake_places import OneNode
 from tests.unit.queues.definitions.steps import Steps
@@ -38,6 +38,7 @@ class FakeManaged:
         self.elsewhere: set[str] = set()  # queues of other nodes
         self.peeks: list[tuple[str, int, int, int]] = []
         self.queues_declared = 0
+        self.identity = ProcessIdentity()
         self.connections = ConnectionRegistry(Events(HERE, lambda: 0), Hold(), self.propose)
         self.connections.open["one"] = cast(ClientConnection, object())
         self.whereis: WhereIs = OneNode(HERE)
@@ -94,9 +95,6 @@ class FakeManaged:
 
     def ready_of_removed(self, uid: int) -> int:
         return self._removed.get(uid, 0)
-
-    def new_session(self) -> SessionId:
-        return SessionId(7 << 64 | 1)
 
     def propose(
         self, command: Command, done: Callable[[Outcome], None], author: Author = BROKER

@@ -6,7 +6,7 @@ from node.amqp091.transaction import Transaction
 from node.amqp10.publishing import PublishingLink
 from node.amqp10.special import look, part, rest_of
 from node.amqp10.transactions import ROUTE_TRIES, LocalTransaction, Posted, Transactions
-from queues.machine.commands import SessionId
+from node.process_identity import ProcessIdentity
 from queues.routing.pace import ROUTE_MS_MAX, RoutingPace, RoutingShare
 from queues.sessions.counts import Counts
 from queues.sessions.credit import CreditSpec
@@ -38,6 +38,7 @@ class Hub:
         self.counts = Counts()
         self.held = Held()
         self.broker: Any = self
+        self.identity = ProcessIdentity()
 
     def _clock_s(self) -> float:
         self.now_s += STEP_S
@@ -52,9 +53,6 @@ class Hub:
 
     def plans(self) -> Any:
         return self.room.cache
-
-    def new_session(self) -> SessionId:
-        return SessionId(9)
 
     def credit_spec(self) -> CreditSpec:
         return CreditSpec(400, 200)

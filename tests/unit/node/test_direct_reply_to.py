@@ -9,6 +9,7 @@ from node.connections.direct_reply_to import (
     WAITING_BYTES_MAX,
     AnswerHost,
     DirectReplies,
+    FindElsewhere,
     Flushable,
     is_answer,
     name_answers,
@@ -30,12 +31,16 @@ from warren.wire.amqp091.events import INFO_REPLY_TO, Publishes
 from warren.wire.amqp091.properties import BasicProperties, decode_properties
 
 
+def in_no_other_node(member: int, uid: int, vhost: str, name: str) -> None:
+    """All consumers of answers are on one node."""
+
+
 class Node:
     """A harness, and the end of the turn."""
 
-    def __init__(self) -> None:
+    def __init__(self, member: int = 1, elsewhere: FindElsewhere = in_no_other_node) -> None:
         self.marked: list[Flushable] = []
-        self.harness = DirectReplies(self.marked.append)
+        self.harness = DirectReplies(self.marked.append, member, elsewhere)
 
     def turn(self) -> None:
         marked = list(self.marked)
@@ -93,7 +98,7 @@ def test_a_name_is_known_in_its_vhost_alone_and_cannot_be_guessed() -> None:
     assert len(names) == 50
     name = names.pop()
     assert name.startswith(PREFIX)
-    assert len(name) == len(PREFIX) + 22
+    assert len(name) == len(PREFIX) + 22 + len(".1")
     targets = node.harness.targets("/", name.encode())
     assert targets is not None
     assert targets.hosts == [node.harness.find("/", name)]
@@ -231,15 +236,14 @@ def test_only_the_default_exchange_leads_to_answers() -> None:
 
 
 def test_a_name_of_another_node_leads_to_what_that_node_knows_by_its_uid() -> None:
-    here, there = Node(), Node()
-    here.harness.member, there.harness.member = 1, 12
+    there = Node(12)
     asked: list[tuple[int, int, str, str]] = []
 
     def elsewhere(member: int, uid: int, vhost: str, name: str) -> AnswerHost | None:
         asked.append((member, uid, vhost, name))
         return there.harness.of_uid(uid)
 
-    here.harness.elsewhere = elsewhere
+    here = Node(1, elsewhere)
     host, _ = there.consumer()
     assert host.name.endswith(".12")
     targets = here.harness.targets("/", host.name.encode())
@@ -250,10 +254,8 @@ def test_a_name_of_another_node_leads_to_what_that_node_knows_by_its_uid() -> No
 
 
 def test_names_that_are_none_lead_nowhere() -> None:
-    node = Node()
-    node.harness.member = 1
     asked: list[int] = []
-    node.harness.elsewhere = lambda member, uid, vhost, name: asked.append(member)
+    node = Node(1, lambda member, uid, vhost, name: asked.append(member))
     token = "A" * 22
     for rest in ("", token, f"{token}.", f"{token}.x", f"{token}.1", f"{token}.-2", "A.2", "ü.2"):
         assert node.harness.find("/", PREFIX + rest) is None

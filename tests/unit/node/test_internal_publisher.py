@@ -12,9 +12,9 @@ from node.events.internal_publisher import (
     InternalPublisher,
     Letter,
 )
+from node.process_identity import ProcessIdentity
 from queues.definitions.metadata import Metadata
 from queues.definitions.metadata_commands import DeleteParameter, PutParameter
-from queues.machine.commands import SessionId
 from queues.routing.pace import RoutingPace
 from tests.unit.queues.definitions.steps import Steps
 from tests.unit.queues.fake_queue import FakeQueue
@@ -48,6 +48,7 @@ class Site:
     def __init__(self, config: Config | None = None) -> None:
         self.steps = Steps()
         self.turn = FakeTurn()
+        self.identity = ProcessIdentity()
         self.queues: dict[int, FakeQueue] = {}
         self.routers = {"/": self.steps.router}
         self.config = config or Config()
@@ -63,9 +64,6 @@ class Site:
 
     def now_ms(self) -> int:
         return 5_678
-
-    def new_session(self) -> SessionId:
-        return SessionId(1)
 
     def host(self, uid: int) -> FakeQueue:
         return self.queues.setdefault(uid, FakeQueue(uid))

@@ -19,15 +19,15 @@ class World:
         self.parts: dict[int, UsageChannel] = {}
         for member in (1, 2, 3):
             peers = self.net.add(member)
-            self.parts[member] = UsageChannel(peers, lambda member=member: self.usage[member])  # type: ignore[misc]
+            self.parts[member] = UsageChannel(peers)
             peers.attach(USAGE, self.parts[member])
         self.net.join_all()
         self.net.run()
 
     def tick(self) -> int:
         """How many frames that took."""
-        for part in self.parts.values():
-            part.tick()
+        for member, part in self.parts.items():
+            part.tell(self.usage[member])
         return self.net.run()
 
 
