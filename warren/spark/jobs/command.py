@@ -14,8 +14,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 import warren.spark
+from warren.spark.jobs.capacity import capacity
 from warren.spark.jobs.histories import judge_report, latency_report
+from warren.spark.jobs.loads import SHARE_PERCENT, hot_queues, placement, tenants
 from warren.spark.jobs.messages import JobFailed, dead_letters, lake, replay
+from warren.spark.jobs.metrics import sample
 from warren.spark.jobs.report import Report
 from warren.testing.history import BadHistory
 
@@ -69,6 +72,7 @@ def parser() -> argparse.ArgumentParser:
     each.add_argument("--unordered", action="store_true", help="no order was promised")
     each = _job(jobs, "latency", "histories: end-to-end latency by queue", _latency)
     each.add_argument("histories", help="file, folder or pattern")
+    _metrics(jobs)
     return made
 
 
@@ -97,6 +101,46 @@ def _replay(jobs: Jobs) -> None:
     each.add_argument("--rate", type=int, default=0, help="messages per second; 0, default: any")
     each.add_argument("--dry-run", action="store_true", help="only count what would be published")
     each.add_argument("folder", help="of the job lake")
+
+
+def _metrics(jobs: Jobs) -> None:
+    each = _job(jobs, "metrics", "keep samples of the HTTP API as Parquet", _run_metrics)
+    each.add_argument("--api", required=True, metavar="URL", help="http://USER:PASSWORD@HOST:PORT")
+    each.add_argument("--count", type=int, default=1, help="samples; default 1")
+    each.add_argument("--every", type=float, default=10.0, help="seconds between; default 10")
+    each.add_argument("folder")
+    hot = _job(jobs, "hot-queues", "samples: the queues with the most messages", _hot_queues)
+    hot.add_argument("--top", type=int, default=20, help="queues that are shown; default 20")
+    place = _job(jobs, "placement", "samples: leaders that should move to consumers", _placement)
+    place.add_argument(
+        "--share", type=float, default=SHARE_PERCENT, help="%% of deliveries; default 60"
+    )
+    for made in (
+        *(hot, place),
+        _job(jobs, "tenants", "samples: bytes of each vhost and user", _tenants),
+        _job(jobs, "capacity", "samples: when nodes reach their limits", _capacity),
+    ):
+        made.add_argument("folder", help="of the job metrics")
+
+
+def _run_metrics(spark: SparkSession, options: argparse.Namespace) -> Report:
+    return sample(spark, options.api, options.folder, options.count, options.every)
+
+
+def _hot_queues(spark: SparkSession, options: argparse.Namespace) -> Report:
+    return hot_queues(spark, options.folder, options.top)
+
+
+def _placement(spark: SparkSession, options: argparse.Namespace) -> Report:
+    return placement(spark, options.folder, options.share)
+
+
+def _tenants(spark: SparkSession, options: argparse.Namespace) -> Report:
+    return tenants(spark, options.folder)
+
+
+def _capacity(spark: SparkSession, options: argparse.Namespace) -> Report:
+    return capacity(spark, options.folder)
 
 
 def _run_lake(spark: SparkSession, options: argparse.Namespace) -> Report:
