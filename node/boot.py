@@ -400,7 +400,11 @@ class Node:
         parts.join(self._first_commands)
         broker.policies.begin()
         self.wal.on_behind = self._log_behind
-        self.wal.attach(QueueOwners(broker.hosts.awake, broker.hosts.mark, broker.has_group))
+        self.wal.attach(
+            QueueOwners(
+                broker.queues.hosts.awake, broker.queues.hosts.mark, broker.queues.has_group
+            )
+        )
         return broker
 
     def _make_broker(self) -> Broker:
@@ -423,9 +427,9 @@ class Node:
         broker = self.broker
         parts = self._parts
         recovered = Recovered(
-            broker.hosts.find,
-            broker.hosts,
-            broker.damages,
+            broker.queues.hosts.find,
+            broker.queues.hosts,
+            broker.queues.damages,
             lambda: broker.metadata.next_uid,
             parts,
             self.wal,
@@ -441,7 +445,7 @@ class Node:
 
     def _tell_recovered(self) -> None:
         """Log what the start has found, once the definitions are complete."""
-        report = self.broker.damages.report
+        report = self.broker.queues.damages.report
         assert report is not None
         log.info(
             "recovered %d queues, %d messages, %d log records in %d files; the last stop was %s",
@@ -603,7 +607,7 @@ class Node:
     async def _page_out(self) -> None:
         """Have bodies leave memory while it is short."""
         resident = ResidentMeter()
-        hosts = self.broker.hosts
+        hosts = self.broker.queues.hosts
         paging = BodyPaging(
             self._budget,
             self.pager,
@@ -635,8 +639,8 @@ class Node:
             await front.stop()
         broker.logins.close()
         broker.observers.publisher.close()
-        for uid, host in broker.hosts.classic.items():
-            if uid not in broker.damages.hosts:
+        for uid, host in broker.queues.hosts.classic.items():
+            if uid not in broker.queues.damages.hosts:
                 host.end_cleanly()
         await self._parts.stop(1.0)
         self.journal.end_turn(self.clock.now_ms())
@@ -650,7 +654,7 @@ class Node:
     async def _bury(self, seconds: float) -> None:
         """Wait until what is dying is dead-lettered; the rest stays where it is, or is lost to a
         quorum queue."""
-        cores = self.broker.hosts.awake
+        cores = self.broker.queues.hosts.awake
         await wait_until(lambda: not any(c.is_dead_lettering for c in cores.values()), seconds)
 
     async def _drain(self, seconds: float) -> None:

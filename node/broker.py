@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from node.addresses.address_keeper import AddressKeeper
 from node.amqp091.publish_plans import RouteCache
@@ -23,30 +23,30 @@ from node.auth.login_rules import rules_of, verifier_of
 from node.auth.passwords import Hashing
 from node.auth.permissions import PermissionCache
 from node.clock import NodeClock, monotonic_ms
-from node.cluster.queues.unknown_host import UnknownHost
 from node.connections.client_limits import ClientLimits, Elsewhere
 from node.connections.connection_properties import server_properties, wire_limits, wire_limits10
 from node.connections.connection_registry import ConnectionRegistry
-from node.connections.direct_reply_to import ANSWERS_FROM, DirectReplies
-from node.definitions.policing import PolicyKeeper, QueueRules
+from node.connections.direct_reply_to import DirectReplies
+from node.definitions.effective_rules import EffectiveRules
+from node.definitions.host_steps import BodyLog, HostSteps
+from node.definitions.policing import PolicyKeeper
+from node.definitions.queue_cores import DeadLetterPublishers, QueueCores
 from node.definitions.queue_hosts import QueueHosts
+from node.definitions.queue_registry import QueueRegistry
 from node.definitions.routes import Routes
 from node.descriptors import Descriptors, files_max
 from node.events.authors import BROKER, Author
-from node.events.event_sources import tell_slow_consumer
 from node.events.events import Events
 from node.events.internal_publisher import InternalPublisher
 from node.events.observers import Observers
 from node.oversized import OversizedHeaders
 from node.process_identity import ProcessIdentity
 from node.recovery.damage import Damages, Owners
-from node.recovery.unreadable import Unreadable
 from node.resources.alarms import AlarmHold, Alarms
 from node.resources.publish_hold import Hold
 from node.timers import Timers
 from node.turn import Turn
 from queues.bodies.store import BodyBudget
-from queues.dead_lettering.dead_letter_publisher import QueueDeadLetterPublisher
 from queues.definitions.broker_objects import (
     Binding,
     Destination,
@@ -60,59 +60,27 @@ from queues.definitions.metadata_commands import (
     Batch,
     Command,
     DeclareQueue,
-    DeleteQueue,
     PutUser,
     may_grow,
 )
 from queues.definitions.metadata_outcomes import Added, Change, Outcome, Refused, Removed
-from queues.definitions.queue_arguments import QUORUM, STREAM, queue_type
-from queues.definitions.queue_options import EXPIRES, QueueDefaults
-from queues.hosts.host_interfaces import Steppable, Waking
+from queues.definitions.queue_options import QueueDefaults
 from queues.hosts.journal import Journal
-from queues.hosts.queue_core import QueueCore
-from queues.machine.effects import SlowConsumer
-from queues.message import Chunk
-from queues.queue_host import QueueHost
 from queues.routing.router import Router
 from queues.sessions.counts import Counts
-from queues.sessions.credit import DEAD_LETTERS, QUEUE, CreditActor, CreditSpec, FlowLedger
-from warren.storage.tally import DiskUse, Tally
+from queues.sessions.credit import CreditSpec, FlowLedger
 from warren.storage.wal import RESERVE
-from warren.wire.errors import ProtocolError, ReplyCode, Scope
+from warren.wire.errors import ReplyCode
 
 if TYPE_CHECKING:
-    from node.cluster.queues.queues_channel import QueuesChannel
     from node.cluster.services.whereis import WhereIs
     from node.cluster.wiring import ClusterParts
     from node.config.settings import Config
     from node.operations.peeking import Browsed, Peeked
     from node.tls.keeper import TlsKeeper
-    from queues.hosts.quorum_member import QuorumMember
-    from queues.remote.peer_queues import PeerQueues
     from warren.storage.pages import Pages
 
 log = logging.getLogger("warren.broker")
-
-
-class BodyLog(Protocol):
-    """Reads message bodies back (`warren.storage.wal.Wal`)."""
-
-    def read(
-        self, file_id: int, offset: int, length: int, done: Callable[[bytes | Exception], None]
-    ) -> None: ...
-
-    def is_rewriting(self, file_id: int) -> bool: ...
-
-    sync_counts: list[int]
-    sync_total_s: float
-
-    @property
-    def tally(self) -> Tally: ...
-
-    def disk_use(self) -> DiskUse: ...
-
-    @property
-    def pending_bytes(self) -> int: ...
 
 
 class Broker:
@@ -141,18 +109,14 @@ class Broker:
         self.bodies = bodies
         self.pages = pages  # for bodies that are in no log
         self.timers = timers
-        self.queue_defaults = queue_defaults(config)
         self.node_name = config.node.name
-        self.homes_version = 0  # grows whenever a node goes down, comes back, or is another one
         self.hint_counts = HintCounts()
         self.named_targets = NamedTargets()
         self._in_service = False
         self.in_maintenance = False
-        self.paused_because = ""  # why classic and mirrored queues are not served; '': they are
         self.tls_keepers = tls_keepers  # by listener
         self.identity = ProcessIdentity()
         self.events = Events(self.node_name, self.now_ms)
-        self.slow_consumer_count = 0  # that were found since the node started
         self._begin_flow()
         self.topic_hashes_max = config.limits.topic_binding_hashes_max
         turn.dead_letters.hops_max = config.limits.dead_letter_hops_max
@@ -163,10 +127,7 @@ class Broker:
         self.no_permissions = PermissionCache(self.access, "", "")
         self.logins = self._make_logins()
         self.alarms = Alarms(1 << 62, 0, self._alarms_changed)
-        self.unreadable = Unreadable()
-        self.hosts = QueueHosts(parts.queue, self._make_core)
-        self.damages = Damages(log_owners, self)
-        self.policies = PolicyKeeper(self)
+        self.steps = HostSteps(turn, timers, bodies, budget, metadata, self.events, self.propose)
         self.addresses = AddressKeeper(self, config.addresses.global_max_size)
         self.routes = Routes(self._new_cache)
         self.connections = ConnectionRegistry(self.events, self.hold, self.propose)
@@ -177,6 +138,59 @@ class Broker:
         publisher = InternalPublisher(self)
         self.observers = Observers(self.events, metadata, config, publisher, self.connections)
         self._join_cluster(parts)
+        self.rules = self._make_rules()
+        dead_letters = self._make_dead_letter_publishers()
+        self.queues = self._make_queues(parts, log_owners, dead_letters)
+        self.policies = self._make_policies(dead_letters)
+
+    def _make_rules(self) -> EffectiveRules:
+        return EffectiveRules(
+            self.metadata,
+            queue_defaults(self.config),
+            self.config.compat == "3.x",
+            self.addresses.paging,
+            self.quorum_queues.is_found,
+        )
+
+    def _make_dead_letter_publishers(self) -> DeadLetterPublishers:
+        return DeadLetterPublishers(
+            self.router,
+            lambda uid: self.queues.host(uid),  # The queues need these publishers first.
+            self.now_ms,
+            self.identity.new_session,
+            self.channel_credit,
+            self.counts,
+            self.turn.dead_letters,
+        )
+
+    def _make_queues(
+        self, parts: "ClusterParts", log_owners: Owners, dead_letters: DeadLetterPublishers
+    ) -> QueueRegistry:
+        cores = QueueCores(
+            self.journal, self.budget, self.steps, self.channel_credit, self.rules, dead_letters
+        )
+        return QueueRegistry(
+            self.metadata,
+            self.node_name,
+            self.member,
+            QueueHosts(parts.queue, cores.make),
+            Damages(log_owners, self.steps),
+            self.rules,
+            self.away,
+            self.quorum_queues,
+            self.answers,
+        )
+
+    def _make_policies(self, dead_letters: DeadLetterPublishers) -> PolicyKeeper:
+        return PolicyKeeper(
+            self.metadata,
+            self.rules,
+            self.queues,
+            self.quorum_queues,
+            self.router,
+            dead_letters,
+            self.turn.begin,
+        )
 
     def _make_client_limits(self, elsewhere: Elsewhere) -> ClientLimits:
         return ClientLimits(
@@ -305,12 +319,12 @@ class Broker:
             if isinstance(subject, Queue):
                 self._count_churn(subject, change)
                 if isinstance(change, Added):
-                    self._add_queue(subject)
+                    self.queues.added(subject)
                 elif isinstance(change, Removed):
                     self._remove_queue(subject)
                 else:
                     self.whereis.queue_changed(subject.uid)
-                    self.quorum_queues.changed(subject)
+                    self.queues.changed(subject)
         self.observers.carried(changes)
         self.policies.go_on()
 
@@ -337,66 +351,10 @@ class Broker:
     def router(self, vhost: str) -> Router:
         return self.routes.router(vhost)
 
-    def _add_queue(self, queue: Queue) -> None:
-        """Give it a host now if it has something to do unasked: its log, or the time."""
-        if not self.is_home(queue):
-            return
-        arguments = self.policies.arguments_of(queue)
-        is_grouped = queue_type(arguments) in (QUORUM, STREAM) or queue.holders
-        if is_grouped or self.quorum_queues.is_found(queue.uid):
-            self.quorum_queues.add(queue)
-        elif EXPIRES in arguments and queue.uid not in self.hosts.awake:
-            self.hosts.add(queue)
-
-    def _make_core(self, queue: Queue) -> QueueCore:
-        place = f"queue '{queue.name}' in vhost '{queue.vhost}'"
-        rules = self.policies.rules_of(queue)
-        return QueueCore(
-            queue.uid,
-            queue.vhost,
-            queue.name,
-            queue.outlives_restart,
-            self.journal,
-            self.budget,
-            self,
-            CreditActor(place, self.channel_credit, None, QUEUE),
-            queue.auto_delete,
-            rules.first_options,
-            rules.mode,
-            rules.replicated,
-            self.dead_letter_publisher(queue, rules),
-        )
-
-    def dead_letter_publisher(
-        self, queue: Queue, rules: QueueRules
-    ) -> QueueDeadLetterPublisher | None:
-        """Who takes the dead of this queue, if it has a dead-letter exchange."""
-        rule = rules.dead_letters
-        if rule is None:
-            return None
-        return QueueDeadLetterPublisher(
-            rule,
-            self.router(queue.vhost),
-            self.host,
-            self.now_ms,
-            self.identity.new_session,
-            CreditActor(
-                f"dead letters of queue '{queue.name}' in vhost '{queue.vhost}'",
-                self.channel_credit,
-                None,
-                DEAD_LETTERS,
-            ),
-            self.counts,
-            rules.type,
-            self.turn.dead_letters,
-        )
-
     def _remove_queue(self, queue: Queue) -> None:
-        self.damages.remove(queue.uid)
-        self.quorum_queues.remove(queue)
-        self.away.remove(queue.uid)
-        if self.is_home(queue):
-            self._removed_ready[queue.uid] = self.hosts.remove(queue)
+        ready = self.queues.removed(queue)
+        if ready is not None:
+            self._removed_ready[queue.uid] = ready
         self.named_targets.queue_deleted(queue.uid)
 
     def load_definitions(self) -> None:
@@ -407,7 +365,7 @@ class Broker:
                 router.add(subject)
             self.policies.apply_to_exchanges(vhost)
             for queue in vhost.queues.values():
-                self._add_queue(queue)
+                self.queues.added(queue)
         self.observers.load()
 
     async def peek(
@@ -438,70 +396,6 @@ class Broker:
         found = self.metadata.vhosts.get(vhost)
         return None if found is None else found.queues.get(name)
 
-    def is_home(self, queue: Queue) -> bool:
-        """Whether it is on this node: home of a classic queue, member of a quorum queue."""
-        if queue.holders:
-            return self.member in queue.holders
-        return queue.node == self.node_name
-
-    def has_group(self, uid: int) -> bool:
-        """Whether the queue has a log group, on whatever nodes."""
-        queue = self.metadata.queue(uid)
-        return queue is not None and len(queue.holders) > 0
-
-    def is_down(self, queue: Queue) -> bool:
-        """Whether it is a classic queue of another node that cannot be reached, or where no host
-        listens now, or is not served because this node pauses."""
-        if self.paused_because and self._is_withheld(queue):
-            return True
-        if queue.holders or self.is_home(queue):
-            return False
-        home = self.home_of(queue)
-        return self.away.is_down(home) or self.away.is_refusing(home)
-
-    def _is_withheld(self, queue: Queue) -> bool:
-        """Whether a node that pauses does not serve it."""
-        if queue.exclusive or queue.members:
-            return False
-        return queue_type(self.policies.arguments_of(queue)) not in (QUORUM, STREAM)
-
-    def is_lost(self, uid: int) -> bool:
-        """The same, by uid."""
-        queue = self.metadata.queue(uid)
-        return queue is not None and self.is_down(queue)
-
-    def home_of(self, queue: Queue) -> int:
-        """Member id of the home of a classic queue; 0: that node is a member no more."""
-        member = self.definitions.member_named(queue.node)
-        return 0 if member is None else member.id
-
-    def home_of_classic(self, uid: int) -> int | None:
-        """See `node.cluster.queues.leader_table.HomeOf`."""
-        queue = self.metadata.queue(uid)
-        return None if queue is None or queue.holders else self.home_of(queue)
-
-    def check_served(self, queue: Queue) -> None:
-        """Raise 404 for a queue that the log does not hold whole, or whose home is down."""
-        crashed = self.damages.hosts.get(queue.uid)
-        if crashed is not None:
-            raise crashed.error()
-        if self.is_down(queue):
-            raise self._down_error(queue)
-
-    def gone_error(self, host: QueueHost) -> ProtocolError:
-        """Why a queue cannot be used that was gone before it has answered: deleted, or down."""
-        queue = self.metadata.queue(host.uid)
-        if queue is not None and self.is_down(queue):
-            return self._down_error(queue)
-        text = f"no queue '{host.name}' in vhost '{host.vhost}'"
-        return ProtocolError(ReplyCode.NOT_FOUND, text, Scope.CHANNEL)
-
-    def _down_error(self, queue: Queue) -> ProtocolError:
-        if not self.paused_because:
-            return home_down(queue)
-        text = f"queue '{queue.name}' in vhost '{queue.vhost}' is not served by this node: "
-        return ProtocolError(ReplyCode.NOT_FOUND, text + self.paused_because, Scope.CHANNEL)
-
     def exchange(self, vhost: str, name: str) -> Exchange | None:
         found = self.metadata.vhosts.get(vhost)
         return None if found is None else found.exchanges.get(name)
@@ -515,53 +409,6 @@ class Broker:
     def has_vhost(self, vhost: str) -> bool:
         return vhost in self.metadata.vhosts
 
-    def host(self, uid: int) -> QueueHost:
-        """The queue as sessions see it."""
-        crashed = self.damages.hosts.get(uid)
-        if crashed is not None:
-            return crashed
-        queue = self.metadata.queue(uid)
-        if self.paused_because and queue is not None and self._is_withheld(queue):
-            return self.away.unserved(uid, queue.vhost, queue.name)
-        if queue is not None and queue.holders:
-            return self.quorum_queues.host(queue)
-        if queue is not None and not self.is_home(queue):
-            return self._proxy(self.away, queue)
-        return self.hosts[uid]
-
-    def member_host(self, uid: int) -> "QuorumMember | None":
-        """This node's member of a quorum queue."""
-        return self.quorum_queues.quorum(uid)
-
-    def _proxy(self, away: "QueuesChannel", queue: Queue) -> QueueHost:
-        """A queue of another node."""
-        home = self.home_of(queue)
-        known = away.known(home, queue.uid)
-        if known is not None:
-            return known
-        single = self.policies.rules_of(queue).options.single_active
-        return away.proxy(home, queue.uid, queue.vhost, queue.name, False, single)
-
-    def host_for_stub(self, uid: int) -> QueueHost | None:
-        """A queue of this node, for a session of another; None: it was deleted."""
-        if uid >= ANSWERS_FROM:
-            return self.answers.of_uid(uid)
-        queue = self.metadata.queue(uid)
-        if queue is None and uid < self.metadata.next_uid:
-            return None
-        if queue is None or queue.holders or not self.is_home(queue):
-            return UnknownHost(uid)  # Not known here yet, or there that it has mirrors.
-        return self.host(uid)
-
-    def homes_changed(self) -> None:
-        """A node is down, or back, or another one: what was found of queues may hold no more."""
-        self.homes_version += 1
-
-    @property
-    def all_peer_queues(self) -> "dict[int, PeerQueues]":
-        """The streams to other nodes, by member."""
-        return self.away.all_peer_queues
-
     async def accept_damage(self, queue: Queue) -> None:
         """Serve a damaged queue with what could be read; the answer comes when that is durable."""
         done = asyncio.get_running_loop().create_future()
@@ -574,15 +421,8 @@ class Broker:
         if queue.holders:
             self.quorum_queues.accept_damage(queue, told)
         else:
-            self.damages.accept(self.hosts[queue.uid], told)
+            self.queues.damages.accept(self.queues.hosts[queue.uid], told)
         await done
-
-    def is_at_rest(self, uid: int) -> bool:
-        """Whether the queue is unused and it has no message, as far as that is known here."""
-        if uid in self.hosts.awake or uid in self.quorum_queues.members:
-            return False
-        queue = self.metadata.queue(uid)
-        return queue is None or self.is_home(queue)
 
     def ready_of_removed(self, uid: int) -> int:
         """How many messages were ready in a queue that this commit removed."""
@@ -610,7 +450,7 @@ class Broker:
             impersonator,
             router,
             PermissionCache(access or access_of(self.access, user), user, vhost),
-            self.host,
+            self.queues.host,
             self.definitions_version,
             partial(self.answers.targets, vhost),
             partial(self.observers.firehose.is_on, vhost),
@@ -620,7 +460,7 @@ class Broker:
 
     def definitions_version(self) -> int:
         """Another one whenever what was looked up in the definitions may hold no more."""
-        return self.metadata.version + self._replaced_count + self.homes_version
+        return self.metadata.version + self._replaced_count + self.queues.version
 
     # Connections
 
@@ -657,17 +497,11 @@ class Broker:
     def set_paused(self, reason: str) -> int:
         """See `node.cluster.services.pausing.Site`."""
         self.turn.begin()
-        self.paused_because = reason
-        self.homes_changed()
+        self.queues.pause(reason)
         self.observers.paused_changed(reason)
         if not reason:
-            self.away.serve_again()
             return 0
-        return self.connections.close_users(self._is_withheld_uid, f"node is paused: {reason}")
-
-    def _is_withheld_uid(self, uid: int) -> bool:
-        queue = self.metadata.queue(uid)
-        return queue is not None and self._is_withheld(queue)
+        return self.connections.close_users(self.queues.is_withheld, f"node is paused: {reason}")
 
     def _alarms_changed(self) -> None:
         reason = self.alarms.reason()
@@ -678,56 +512,6 @@ class Broker:
         log.warning("resource alarm: %s", why)
         self.observers.alarms_changed(self.alarms)
         self.connections.mark_all()
-
-    # What queue hosts ask (queues.hosts.host_interfaces.Steps)
-
-    def mark_host(self, host: Steppable) -> None:
-        self.turn.mark_host(host)
-
-    def mark_host_later(self, host: Steppable) -> None:
-        self.turn.mark_host_later(host)
-
-    def wake_host(self, host: Waking, due_ms: int) -> None:
-        self.timers.wake(host, due_ms)
-
-    def queue_unused(self, uid: int) -> None:
-        """The last consumer of an auto-delete queue is gone, or its time is over: so is it."""
-        queue = self.metadata.queue(uid)
-        if queue is not None:
-            self.propose(DeleteQueue(queue.vhost, queue.name, queue.uid))
-
-    def consumer_slow(self, uid: int, effect: SlowConsumer) -> None:
-        """A consumer of the queue settles fewer messages than the queue's threshold asks."""
-        self.slow_consumer_count += 1
-        queue = self.metadata.queue(uid)
-        if queue is not None:
-            tell_slow_consumer(self.events, queue, effect)
-
-    def load(self, core: QueueCore, chunk: Chunk) -> None:
-        """Read the chunk's bytes from its page file, or from the log."""
-
-        def done(result: bytes | Exception) -> None:
-            self.turn.begin()
-            if isinstance(result, Exception):
-                self.unreadable.failed(core, file_id, offset, result)
-                core.load_failed(chunk)
-            else:
-                self.unreadable.succeeded(core, file_id, offset)
-                core.loaded(chunk, result)
-
-        pager = self.budget.pager
-        file_id, offset = chunk.file_id, chunk.file_offset
-        if pager is not None and chunk.page_id > 0:
-            file_id, offset = -chunk.page_id, chunk.page_offset  # A name that no log file has.
-            pager.files.read(chunk.page_id, offset, chunk.size(), done)
-        else:
-            self.bodies.read(file_id, offset, chunk.size(), done)
-
-
-def home_down(queue: Queue) -> ProtocolError:
-    """As RabbitMQ says it."""
-    text = f"home node '{queue.node}' of durable queue '{queue.name}' in vhost '{queue.vhost}'"
-    return ProtocolError(ReplyCode.NOT_FOUND, f"{text} is down or inaccessible")
 
 
 def queue_defaults(config: "Config") -> QueueDefaults:

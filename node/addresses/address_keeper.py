@@ -25,7 +25,7 @@ from queues.definitions.queue_arguments import STREAM, queue_type
 from queues.sessions.credit import ADDRESS, CreditActor, CreditSpec
 
 if TYPE_CHECKING:
-    from node.definitions.queue_hosts import QueueHosts
+    from node.definitions.queue_registry import QueueRegistry
     from node.events.events import Events
     from node.timers import Timers
     from node.turn import Turn
@@ -43,7 +43,7 @@ ARGUMENTS: Final = tuple(f"x-{key.name}".encode() for key in KEYS)
 
 
 class Rules(Protocol):
-    """What holds for queues (`node.definitions.policing`)."""
+    """Brings policies to queues (`node.definitions.policing`)."""
 
     def apply_to_queue(self, uid: int) -> None:
         """Its host shall do what the rules say now."""
@@ -62,17 +62,17 @@ class Node(Protocol):
     flow: "FlowLedger"
     turn: "Turn"
     metadata: "Metadata"
-    hosts: "QueueHosts"
     timers: "Timers"
     events: "Events"
+
+    @property
+    def queues(self) -> "QueueRegistry": ...
 
     @property
     def policies(self) -> Rules: ...
 
     @property
     def operating(self) -> Leaders: ...
-
-    def is_home(self, queue: Queue) -> bool: ...
 
     def now_ms(self) -> int: ...
 
@@ -164,7 +164,7 @@ class AddressKeeper:
         later: list[int] = []
         for uid in uids:
             queue = broker.metadata.queue(uid)
-            if queue is not None and not queue.holders and broker.is_home(queue):
+            if queue is not None and not queue.holders and broker.queues.is_home(queue):
                 now += 1
             else:
                 later.append(uid)
@@ -286,7 +286,7 @@ class AddressKeeper:
 
     def _held_here(self, uids: Iterable[int]) -> tuple[int, int]:
         """Bytes and messages of those of these queues together that this node has or leads."""
-        awake = self._broker.hosts.awake
+        awake = self._broker.queues.hosts.awake
         elsewhere = self._broker.operating.leader_elsewhere
         size = count = 0
         for uid in uids:
@@ -403,7 +403,7 @@ class AddressKeeper:
         if self.node_size.bytes_max < 0 or now_ms < self._measured_ms + CHECK_MS:
             return
         self._measured_ms = now_ms
-        awake = self._broker.hosts.awake
+        awake = self._broker.queues.hosts.awake
         self.node_size.measured(sum(int(core.store.live_bytes) for core in awake.values()))
         is_over = self.node_size.is_full()
         if is_over != self._was_over:

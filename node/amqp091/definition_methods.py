@@ -96,7 +96,7 @@ def _declare_queue(
     def declared(outcome: Outcome) -> None:
         queue = endpoint.broker.queue(endpoint.vhost, name)
         assert queue is not None
-        endpoint.broker.check_served(queue)
+        endpoint.broker.queues.check_served(queue)
         endpoint.broker.queues_declared += 1
         _answer_declare(endpoint, channel, queue, method.no_wait)
 
@@ -137,10 +137,10 @@ def _answer_declare(
     def inspected(ready: int, consumers: int) -> None:
         channel.send(methods.QueueDeclareOk(queue.name, ready, consumers))
 
-    if endpoint.broker.is_at_rest(queue.uid):
+    if endpoint.broker.queues.is_at_rest(queue.uid):
         _reply(channel, False, methods.QueueDeclareOk(queue.name, 0, 0))
         return
-    channel.inspect(endpoint.broker.host(queue.uid), inspected)
+    channel.inspect(endpoint.broker.queues.host(queue.uid), inspected)
 
 
 def _delete_queue(
@@ -172,13 +172,13 @@ def _delete_queue(
         _check_deletion(queue, method, ready, consumers)
         delete(ready)
 
-    if broker.is_down(queue):
+    if broker.queues.is_down(queue):
         _check_deletion(queue, method, UNKNOWN_COUNT, 0)
         delete(0)
     elif checks:
-        channel.retire(broker.host(uid), method.if_empty, method.if_unused, inspected)
-    elif not broker.is_home(queue):
-        channel.inspect(broker.host(uid), inspected)
+        channel.retire(broker.queues.host(uid), method.if_empty, method.if_unused, inspected)
+    elif not broker.queues.is_home(queue):
+        channel.inspect(broker.queues.host(uid), inspected)
     else:
         delete(0)
 
@@ -201,7 +201,7 @@ def _purge_queue(
     queue = _queue(endpoint, channel, method.queue)
     endpoint.permissions.require(READ, "queue", queue.name)
     check_lock(endpoint, queue)
-    host = endpoint.broker.host(queue.uid)
+    host = endpoint.broker.queues.host(queue.uid)
     refuse_purge(host)
 
     def purged(count: int, _: int) -> None:

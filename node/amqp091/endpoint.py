@@ -577,13 +577,13 @@ class Endpoint091:
             self._readable = {}
         host = self._readable.get(name)
         if host is None:
-            host = self.broker.host(queue_for_read(self, channel, name).uid)
+            host = self.broker.queues.host(queue_for_read(self, channel, name).uid)
             if name != "":
                 self._readable[name] = host
         return host
 
     def gone_error(self, host: QueueHost) -> ProtocolError:
-        return self.broker.gone_error(host)
+        return self.broker.queues.gone_error(host)
 
     def open_answers(self, channel: Channel091) -> QueueHost:
         return self.broker.answers.open(self.vhost)

@@ -25,7 +25,6 @@ from queues.machine.commands import (
     FAIL,
     RETURN_UNSEEN,
     Attach,
-    ConsumerKey,
     Credit,
     Detach,
     EndSession,
@@ -111,7 +110,7 @@ class ConsumingLink:
         self.link.detach_waits = True
         host = self.host
         if self.asked.start is not None and isinstance(host, StreamHost):
-            host.begin_at(self._key, self.asked.start, self)
+            host.begin_at(self._key, self.asked.start)
         attach = Attach(
             self._key,
             0,
@@ -331,7 +330,7 @@ class ConsumingLink:
             self.end()
             return
         host = self.host
-        if self.owner.broker.is_lost(uid):
+        if self.owner.broker.queues.is_lost(uid):
             text = f"the home node of queue '{host.name}' in vhost '{host.vhost}' is down"
             self._fail(Condition.ILLEGAL_STATE, text)
             return
@@ -342,11 +341,6 @@ class ConsumingLink:
         host = self.host
         text = f"messages of queue '{host.name}' in vhost '{host.vhost}' cannot be read"
         self._fail(Condition.INTERNAL_ERROR, text)
-
-    def on_cancelled(self, uid: int, key: ConsumerKey) -> None:
-        host = self.host
-        text = f"this node has no replica of stream '{host.name}' in vhost '{host.vhost}' any more"
-        self._fail(Condition.ILLEGAL_STATE, text)
 
     def on_timed_out(self, uid: int, number: int, timeout_ms: int) -> None:
         """The queue took back all that was not settled: the client learns that it was released,

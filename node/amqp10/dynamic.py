@@ -23,7 +23,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from node.definitions.definition_changes import Actor, Definitions, new_name, queue_declaration
+from node.definitions.definition_changes import (
+    Actor,
+    Definitions,
+    ServedQueues,
+    new_name,
+    queue_declaration,
+)
 from node.events.authors import BROKER, Author
 from queues.conversion.addresses import queue_address
 from queues.definitions.arguments import encode_arguments
@@ -88,15 +94,22 @@ class Made:
         return {LIFETIME_POLICY: Described(ULong(self.wish.policy), [])}
 
 
-class Broker(Definitions, Protocol):
-    """The broker, as this module asks it."""
-
-    queues_declared: int
+class Queues(ServedQueues, Protocol):
+    """See `node.definitions.queue_registry`."""
 
     def host(self, uid: int) -> Counts: ...
 
     def is_at_rest(self, uid: int) -> bool:
         """Whether the queue is unused and it has no message."""
+
+
+class Broker(Definitions, Protocol):
+    """The broker, as this module asks it."""
+
+    queues_declared: int
+
+    @property
+    def queues(self) -> Queues: ...
 
     def propose(
         self, command: Command, done: Callable[[Outcome], None], author: Author = BROKER
@@ -198,9 +211,9 @@ class Dynamics:
 
     def _is_empty(self, made: Made) -> bool:
         broker = self._owner.broker
-        if broker.is_at_rest(made.uid):
+        if broker.queues.is_at_rest(made.uid):
             return True
-        host = broker.host(made.uid)
+        host = broker.queues.host(made.uid)
         return host.ready_count + host.checked_out_count == 0
 
     def _delete(self, made: Made) -> None:

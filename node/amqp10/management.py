@@ -42,6 +42,7 @@ from node.connections.connection_registry import ConnectionRegistry
 from node.definitions.definition_changes import (
     Actor,
     Definitions,
+    ServedQueues,
     binding,
     exchange_declaration,
     queue_declaration,
@@ -71,6 +72,18 @@ Done = Callable[[Reply], None]
 KNOWN: Final = frozenset({"queues", "exchanges", "bindings", "auth", "nodes"})
 
 
+class Queues(ServedQueues, Protocol):
+    """See `node.definitions.queue_registry`."""
+
+    def is_at_rest(self, uid: int) -> bool: ...
+
+    def is_home(self, queue: Queue) -> bool: ...
+
+    def is_down(self, queue: Queue) -> bool: ...
+
+    def host(self, uid: int) -> QueueHost: ...
+
+
 class ManagedBroker(Definitions, LookedAt, Protocol):
     """The broker, as this module asks it."""
 
@@ -82,13 +95,8 @@ class ManagedBroker(Definitions, LookedAt, Protocol):
 
     def has_exchange(self, vhost: str, name: str) -> bool: ...
 
-    def is_at_rest(self, uid: int) -> bool: ...
-
-    def is_home(self, queue: Queue) -> bool: ...
-
-    def is_down(self, queue: Queue) -> bool: ...
-
-    def host(self, uid: int) -> QueueHost: ...
+    @property
+    def queues(self) -> Queues: ...
 
     def ready_of_removed(self, uid: int) -> int: ...
 
@@ -197,11 +205,11 @@ class Management:
 
     def _describe(self, queue: Queue, status: int, done: Done) -> None:
         """Answer with the queue as it stands, when that is known."""
-        self._broker.check_served(queue)
-        at_rest = self._broker.is_at_rest(queue.uid)
-        counts = None if at_rest else self._broker.host(queue.uid)
+        self._broker.queues.check_served(queue)
+        at_rest = self._broker.queues.is_at_rest(queue.uid)
+        counts = None if at_rest else self._broker.queues.host(queue.uid)
         place = self._broker.whereis.place(queue)
-        if counts is None or self._broker.is_home(queue):
+        if counts is None or self._broker.queues.is_home(queue):
             done(Reply(status, descriptions.queue_description(queue, place, counts)))
             return
 
@@ -265,10 +273,10 @@ class Management:
         def looked(standing: Standing | None) -> None:
             delete(0 if standing is None else standing.ready_count)
 
-        if self._broker.is_home(queue) or self._broker.is_down(queue):
+        if self._broker.queues.is_home(queue) or self._broker.queues.is_down(queue):
             delete(0)
         else:
-            self._purges.look(self._broker.host(uid), looked)
+            self._purges.look(self._broker.queues.host(uid), looked)
 
     def _purge_queue(self, name: str, done: Done) -> None:
         queue = readable_queue(self._requester, name)
@@ -279,7 +287,7 @@ class Management:
             else:
                 done(Reply(200, descriptions.removed_description(count)))
 
-        self._purges.purge(self._broker.host(queue.uid), purged)
+        self._purges.purge(self._broker.queues.host(queue.uid), purged)
 
     # Exchanges
 

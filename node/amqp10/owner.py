@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from node.amqp091.plans import PlanCache, Tracing
 from node.auth.permissions import PermissionCache
-from node.definitions.definition_changes import Definitions
+from node.definitions.definition_changes import Definitions, ServedQueues
 from node.events.authors import Author
 from node.events.logs import Ids
 from node.process_identity import ProcessIdentity
@@ -48,8 +48,17 @@ class Plans(PlanCache, Protocol):
         """Why the user may not publish with these keys beside the message's own."""
 
 
-class Policies(Protocol):
-    """What holds for queues (`node.definitions.policing`)."""
+class Queues(ServedQueues, Protocol):
+    """See `node.definitions.queue_registry`."""
+
+    def host(self, uid: int) -> QueueHost: ...
+
+    def is_lost(self, uid: int) -> bool:
+        """Whether the queue is one of a node that is down."""
+
+
+class Rules(Protocol):
+    """What holds for queues (`node.definitions.effective_rules`)."""
 
     def can_refuse(self, queue: Queue) -> bool:
         """Whether it refuses messages because of its length, now and then."""
@@ -58,16 +67,14 @@ class Policies(Protocol):
 class Node(Definitions, Protocol):
     """The broker, as links ask it."""
 
-    def host(self, uid: int) -> QueueHost: ...
-
-    def is_lost(self, uid: int) -> bool:
-        """Whether the queue is one of a node that is down."""
+    @property
+    def queues(self) -> Queues: ...
 
     @property
     def identity(self) -> ProcessIdentity: ...
 
     @property
-    def policies(self) -> Policies: ...
+    def rules(self) -> Rules: ...
 
     @property
     def addresses(self) -> "AddressKeeper":

@@ -430,10 +430,10 @@ class PublishingLink(PublishingOnly):
         if queue is None:
             return False
         try:
-            broker.check_served(queue)
+            broker.queues.check_served(queue)
         except Refusal:
             return False
-        return broker.policies.can_refuse(queue)
+        return broker.rules.can_refuse(queue)
 
     def on_confirms(self, uid: int, upto_seq: int) -> None:
         if self.publisher.on_confirms(uid, upto_seq):

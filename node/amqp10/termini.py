@@ -92,7 +92,7 @@ def consumption(
         name = parse_source(source.address) if made is None else made.name
     find = find_queue if made is not None and made.wish.volatile else readable_queue
     try:
-        host = owner.broker.host(find(owner, name).uid)
+        host = owner.broker.queues.host(find(owner, name).uid)
     except Refusal as refusal:
         raise error_of(refusal) from refusal
     properties = attach.properties or {}

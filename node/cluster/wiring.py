@@ -463,16 +463,24 @@ class ClusterParts:
 def wire_queues(
     broker: "Broker", peers: Cluster, definitions: DefinitionsGroup
 ) -> tuple[QueuesChannel, Leaders]:
-    """Make the channel for queues and the table of leaders. The `member` of the broker is set.
+    """Make the channel for queues and the table of leaders, for a broker without `queues` so far.
 
     The caller calls `open` before the first turn, and `tick`."""
     down_ms = broker.config.cluster.home_down_ms
     credit = broker.channel_credit
-    channel = QueuesChannel(peers, broker, broker.turn.begin, broker.monotonic_ms, credit, down_ms)
-    leaders = Leaders(peers, channel, broker.home_of_classic)
+    channel = QueuesChannel(
+        peers,
+        lambda uid: broker.queues.host_for_stub(uid),
+        lambda: broker.queues.homes_changed(),
+        broker.turn.begin,
+        broker.monotonic_ms,
+        credit,
+        down_ms,
+    )
+    leaders = Leaders(peers, channel, lambda uid: broker.queues.home_of_classic(uid))
     peers.attach(QUEUES, channel)
     peers.attach(LEADERS, leaders)
-    definitions.on_changed.append(lambda before, after: broker.homes_changed())
+    definitions.on_changed.append(lambda before, after: broker.queues.homes_changed())
     return channel, leaders
 
 

@@ -25,8 +25,18 @@ from warren.wire.errors import ProtocolError, ReplyCode
 UNKNOWN_COUNT: Final = 1  # of messages in a queue that is down: it may not be empty
 
 
+class ServedQueues(Protocol):
+    """See `node.definitions.queue_registry`."""
+
+    def check_served(self, queue: Queue) -> None:
+        """Raise 404 for a queue that the log does not hold whole."""
+
+
 class Definitions(Protocol):
     """The broker, as this module asks it."""
+
+    @property
+    def queues(self) -> ServedQueues: ...
 
     @property
     def node_name(self) -> str: ...
@@ -41,9 +51,6 @@ class Definitions(Protocol):
     @property
     def topic_hashes_max(self) -> int:
         """How many words `#` a binding key of a topic exchange may have; 0: any number."""
-
-    def check_served(self, queue: Queue) -> None:
-        """Raise 404 for a queue that the log does not hold whole."""
 
 
 class Actor(Protocol):
@@ -73,7 +80,7 @@ def find_queue(actor: Actor, name: str) -> Queue:
     if queue is None:
         text = f"no queue '{name}' in vhost '{actor.vhost}'"
         raise ProtocolError(ReplyCode.NOT_FOUND, text)
-    actor.broker.check_served(queue)
+    actor.broker.queues.check_served(queue)
     return queue
 
 

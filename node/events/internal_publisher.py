@@ -52,6 +52,12 @@ class Turning(Protocol):
     def routing(self) -> RoutingPace: ...
 
 
+class Queues(Protocol):
+    """See `node.definitions.queue_registry`."""
+
+    def host(self, uid: int) -> QueueHost: ...
+
+
 class Site(Protocol):
     """What it needs of the broker."""
 
@@ -65,7 +71,8 @@ class Site(Protocol):
     @property
     def turn(self) -> Turning: ...
 
-    def host(self, uid: int) -> QueueHost: ...
+    @property
+    def queues(self) -> Queues: ...
 
     @property
     def identity(self) -> ProcessIdentity: ...
@@ -178,7 +185,7 @@ class InternalPublisher(PublishingOnly):
             # Each queue gets a chunk of its own: not all may journal it in the same turn.
             seq = self._next_seqs.get(uid, 1)
             self._next_seqs[uid] = seq + 1
-            host = self._broker.host(uid)
+            host = self._broker.queues.host(uid)
             host.publish(self, Chunk(FORMAT_091, data, 0, offsets, info), seq)
         self.published_count += bool(route.queues)
 

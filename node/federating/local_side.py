@@ -104,5 +104,5 @@ class LocalSide:
         queue = broker.queue(vhost, name)
         if queue is None or not broker.operating.is_led_here(queue.uid):
             return None
-        core = broker.hosts.awake.get(queue.uid)
+        core = broker.queues.hosts.awake.get(queue.uid)
         return None if core is None else core.machine

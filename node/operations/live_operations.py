@@ -101,13 +101,13 @@ class LiveOperations:
 
     async def purge(self, queue: Queue) -> int:
         session = OperatorSession(self._broker.identity.new_session())
-        host = self._broker.host(queue.uid)
+        host = self._broker.queues.host(queue.uid)
         refuse_purge(host)
         try:
             self._broker.turn.begin()
             return await session.purge(host)
         except QueueGone as error:
-            raise self._broker.gone_error(host) from error
+            raise self._broker.queues.gone_error(host) from error
         finally:
             self._end(session)
 
@@ -116,7 +116,7 @@ class LiveOperations:
         self, queue: Queue, *, if_empty: bool, if_unused: bool
     ) -> AsyncIterator[tuple[int, int]]:
         """See Operations. Of a queue whose home is down the content is unknown."""
-        if self._broker.is_down(queue):
+        if self._broker.queues.is_down(queue):
             yield UNKNOWN_COUNT, 0
             return
         session = OperatorSession(self._broker.identity.new_session())
@@ -129,7 +129,7 @@ class LiveOperations:
     async def _retire(
         self, session: OperatorSession, queue: Queue, if_empty: bool, if_unused: bool
     ) -> tuple[int, int]:
-        host = self._broker.host(queue.uid)
+        host = self._broker.queues.host(queue.uid)
         try:
             async with asyncio.timeout(RETIRE_S):
                 return await session.retire(host, if_empty, if_unused)
@@ -160,7 +160,7 @@ class LiveOperations:
             raise ValueError(text)
         if copies.hidden:
             data = without_hidden(data, 0, len(data))
-        hosts = [self._broker.host(uid) for uid in route.queues]
+        hosts = [self._broker.queues.host(uid) for uid in route.queues]
         self._count_published(vhost, exchange, Targets(list(hosts)))
         user = REQUESTED_BY.get().user
         self._broker.observers.firehose.published_alone(vhost, user, data, hosts)
@@ -222,14 +222,14 @@ class LiveOperations:
     async def _get(
         self, session: OperatorSession, queue: Queue, count: int, outcome: int
     ) -> list[Got]:
-        host = self._broker.host(queue.uid)
+        host = self._broker.queues.host(queue.uid)
         found: list[Got] = []
         messages: list[int] = []
         for _ in range(count):
             self._broker.turn.begin()
             message, redelivered, ready = await session.get(host)
             if message == 0 and not found and not session.is_served(host):
-                raise self._broker.gone_error(host)
+                raise self._broker.queues.gone_error(host)
             if message == 0:
                 break
             messages.append(message)

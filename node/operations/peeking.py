@@ -90,6 +90,13 @@ class Awake(Protocol):
         """Queues that are in use, or have messages, by uid."""
 
 
+class Queues(Protocol):
+    """See `node.definitions.queue_registry`."""
+
+    @property
+    def hosts(self) -> Awake: ...
+
+
 class BodyLog(Protocol):
     def read(
         self, file_id: int, offset: int, length: int, done: Callable[[bytes | Exception], None]
@@ -100,7 +107,7 @@ class Site(Protocol):
     """What it needs of the broker."""
 
     @property
-    def hosts(self) -> Awake: ...
+    def queues(self) -> Queues: ...
 
     @property
     def metadata(self) -> Metadata: ...
@@ -164,7 +171,7 @@ class Peeking:
             raise Unanswerable("it does not lead the queue")
 
     async def _browsed(self, uid: int, level: int, seq: int, count: int) -> AsyncIterator[Browsed]:
-        host = self._broker.hosts.awake.get(uid)
+        host = self._broker.queues.hosts.awake.get(uid)
         if host is None:
             return
         size = 0
@@ -185,7 +192,7 @@ class Peeking:
     async def _messages(
         self, uid: int, offset: int, count: int, payload_bytes: int
     ) -> AsyncIterator[Peeked]:
-        host = self._broker.hosts.awake.get(uid)
+        host = self._broker.queues.hosts.awake.get(uid)
         if host is None:
             return  # It is at rest, and has no message.
         size = 0

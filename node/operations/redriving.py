@@ -211,7 +211,7 @@ class Redriver:
 
     async def _take(self, session: OperatorSession, count: int) -> tuple[list[Taken], int]:
         """Messages from the head of the queue; and how many are still ready."""
-        host = self._broker.host(self._queue.uid)
+        host = self._broker.queues.host(self._queue.uid)
         taken: list[Taken] = []
         ready = 0
         for _ in range(count):
@@ -238,7 +238,7 @@ class Redriver:
             else:
                 moved.append(message)
         self._broker.turn.begin()
-        session.settle(self._broker.host(self._queue.uid), moved, ACCEPT)
+        session.settle(self._broker.queues.host(self._queue.uid), moved, ACCEPT)
         self._done.moved += len(moved)
 
     async def _publish(self, made: Ready | Stays) -> str:
@@ -248,7 +248,7 @@ class Redriver:
         session = OperatorSession(self._broker.identity.new_session())
         try:
             self._broker.turn.begin()
-            hosts = [self._broker.host(uid) for uid in made.route.queues]
+            hosts = [self._broker.queues.host(uid) for uid in made.route.queues]
             async with asyncio.timeout(PATIENCE_S):
                 return "" if await session.publish(hosts, made.chunk) else REFUSED
         except TimeoutError:

@@ -81,7 +81,7 @@ class Skipping:
             yield number
 
     async def _skip_here(self, queue: Queue) -> list[int]:
-        host = self._broker.hosts.awake.get(queue.uid)
+        host = self._broker.queues.hosts.awake.get(queue.uid)
         if host is None:
             return []  # It is at rest, and has no message.
         try:
@@ -103,7 +103,7 @@ class Skipping:
                 numbers,
                 extra=ids_of(queue=queue.name, vhost=queue.vhost),
             )
-            self._broker.unreadable.forget(queue.uid)  # What is left is reported again.
+            self._broker.steps.unreadable.forget(queue.uid)  # What is left is reported again.
         return taken
 
     async def _isolate(self, host: QueueCore, gone: Sequence[int]) -> bool:
@@ -133,14 +133,14 @@ class Skipping:
         try:
             for looked_at in count():
                 self._broker.turn.begin()
-                message, _, _ = await session.get(self._broker.host(queue.uid))
+                message, _, _ = await session.get(self._broker.queues.host(queue.uid))
                 if message in bad:
                     taken.append(message)
                 if message == 0 or len(taken) == len(bad) or looked_at == LOOKED_AT:
                     break
             self._broker.turn.begin()
-            session.settle(self._broker.host(queue.uid), taken, ACCEPT)
-            await session.inspect(self._broker.host(queue.uid))
+            session.settle(self._broker.queues.host(queue.uid), taken, ACCEPT)
+            await session.inspect(self._broker.queues.host(queue.uid))
         except QueueGone as error:
             raise PeekFailed("the queue is gone") from error
         finally:

@@ -89,7 +89,7 @@ def memory_parts(broker: "Broker", memory: Resident) -> dict[str, int]:
         "log_buffers": int(broker.bodies.pending_bytes),
     }
     estimates = {
-        "queues": QUEUE_BYTES * len(broker.hosts.awake),
+        "queues": QUEUE_BYTES * len(broker.queues.hosts.awake),
         "connections": CONNECTION_BYTES * len(broker.connections.all),
         "channels": CHANNEL_BYTES * broker.connections.channel_count(),
     }

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Final
 
 from node.amqp10.endpoint import Endpoint10
 from node.amqp10.listing import session_views
-from node.broker import BodyLog
 from node.cluster.services.topology import Topology, topology_of
 from node.cluster.services.whereis import url_of, urls_told
 from node.connections.amqp_listeners import AMQP, AMQP_TLS
+from node.definitions.host_steps import BodyLog
 from node.descriptors import files_max
 from node.management.rows.view import (
     BindingView,
@@ -112,7 +112,7 @@ class LiveView:
             disk_free_limit_bytes=alarms.disk_limit_bytes,
             disk_alarm=alarms.disk,
             clock_alarm=broker.clock.step_alarm,
-            paused_because=broker.paused_because,
+            paused_because=broker.queues.paused_because,
             alarm_details=alarms.details(),
             files_used=files_used(),
             files_max=files_max(),
@@ -121,9 +121,9 @@ class LiveView:
             threads_max=threads_max(),
             sockets_used=len(broker.connections.all),
             connection_max=broker.config.limits.connection_max,
-            recovery=recovery_view(broker.damages),
+            recovery=recovery_view(broker.queues.damages),
             crashed_queues=tuple(
-                sorted((host.vhost, host.name) for host in broker.damages.hosts.values())
+                sorted((host.vhost, host.name) for host in broker.queues.damages.hosts.values())
             ),
             wal_pending_bytes=broker.bodies.pending_bytes,
             mirroring=mirroring_view(broker),
@@ -177,7 +177,7 @@ class LiveView:
 
     def _leadership(self) -> list[QueueCore]:
         """Hosts of queues that are led here: what others lead is counted there."""
-        hosts = self._broker.hosts.awake
+        hosts = self._broker.queues.hosts.awake
         operating = self._broker.operating
         return [host for uid, host in hosts.items() if operating.is_led_here(uid)]
 
@@ -188,7 +188,7 @@ class LiveView:
         broker = self._broker
         counts, counts10 = broker.counts, broker.counts10
         endpoints = list(broker.connections.open.values())
-        consumers = sums_of(broker.hosts.awake.values())[3]
+        consumers = sums_of(broker.queues.hosts.awake.values())[3]
         publishers = sum(1 for each in endpoints if each.has_published)
         consumers10 = sum(each.consumer_count() for each in endpoints)
         publishers10 = sum(1 for each in endpoints if each.has_published and each.is_amqp10)
@@ -216,7 +216,7 @@ class LiveView:
             dead_letters_dropped_cycle=int(counts.dead_letters_dropped_cycle),
             dead_letters_dropped_hops=int(counts.dead_letters_dropped_hops),
             headers_too_large=broker.oversized.count,
-            slow_consumers=broker.slow_consumer_count,
+            slow_consumers=broker.steps.slow_consumer_count,
             links_local=broker.hint_counts.local,
             links_remote=broker.hint_counts.remote,
             leader_pushes=broker.hint_counts.pushes,
@@ -237,7 +237,7 @@ class LiveView:
         ready: dict[str, int] = {}
         held: dict[str, int] = {}
         stats: dict[str, list[int]] = {}
-        crashed = {host.vhost for host in self._broker.damages.hosts.values()}
+        crashed = {host.vhost for host in self._broker.queues.damages.hosts.values()}
         for host in self._leadership():
             ready[host.vhost] = ready.get(host.vhost, 0) + host.ready_count
             held[host.vhost] = held.get(host.vhost, 0) + host.checked_out_count
@@ -290,22 +290,22 @@ class LiveView:
             policy=self._policy(vhost, queue_type(arguments), name),
             owner="" if owner is None else owner.name,
         )
-        if broker.is_down(queue):
+        if broker.queues.is_down(queue):
             reason = f"node {queue.node} cannot be reached"
             return replace(at_rest, state="down", reason=reason, counts_known=False)
-        host = broker.hosts.awake.get(queue.uid)
+        host = broker.queues.hosts.awake.get(queue.uid)
         stream = broker.quorum_queues.stream(queue.uid)
         if stream is not None:
             view = stream_in_use(at_rest, stream)
         elif host is None:
-            view = replace(at_rest, counts_known=broker.is_home(queue))
+            view = replace(at_rest, counts_known=broker.queues.is_home(queue))
         else:
             view = self._in_use(at_rest, host)
         return broker.operating.with_place(queue, view)
 
     def head_timestamp(self, vhost: str, name: str) -> int | None:
         queue = self._broker.queue(vhost, name)
-        host = None if queue is None else self._broker.hosts.awake.get(queue.uid)
+        host = None if queue is None else self._broker.queues.hosts.awake.get(queue.uid)
         return None if host is None else head_timestamp(host)
 
     def stream_tracking(self, vhost: str, name: str) -> StreamTracking | None:
@@ -342,9 +342,9 @@ class LiveView:
         broker = self._broker
         flow = host.credit.is_blocked()
         if not host.ready_count + host.checked_out_count:
-            broker.unreadable.forget(host.uid)
-        reason = broker.unreadable.reason(host.uid)
-        crashed = broker.damages.hosts.get(host.uid)
+            broker.steps.unreadable.forget(host.uid)
+        reason = broker.steps.unreadable.reason(host.uid)
+        crashed = broker.queues.damages.hosts.get(host.uid)
         held = host.ready_count + host.checked_out_count
         held_bytes = int(host.store.live_bytes)
         unsettled_bytes = unacknowledged_bytes(host)
@@ -398,7 +398,7 @@ class LiveView:
         )
 
     def _policy(self, vhost: str, kind: str, name: str) -> PolicyView:
-        found = self._broker.policies.effective(vhost, kind, name)
+        found = self._broker.rules.effective(vhost, kind, name)
         return PolicyView(
             name=found.policy_name,
             operator=found.operator_name,
@@ -475,7 +475,7 @@ class LiveView:
         """See BrokerView."""
         broker = self._broker
         queue = broker.queue(vhost, name)
-        if queue is None or queue.uid not in broker.damages.hosts:
+        if queue is None or queue.uid not in broker.queues.damages.hosts:
             return "the queue is not damaged"
         await broker.accept_damage(queue)
         return ""

@@ -128,7 +128,7 @@ class LiveClients:
         """In which a consumer of the queue has to settle: what it asked for, or the queue's own."""
         if isinstance(asked, int) and asked >= 0:
             return int(asked)
-        host = self._broker.hosts.awake.get(uid)
+        host = self._broker.queues.hosts.awake.get(uid)
         own = -1 if host is None else int(host.options.consumer_timeout_ms)
         return self._broker.config.consumer_timeout if own < 0 else own
 

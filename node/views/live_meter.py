@@ -86,7 +86,7 @@ class LiveMeter:
         queue = broker.metadata.queue(uid)
         if queue is None:
             return None
-        host = broker.hosts.awake.get(uid)
+        host = broker.queues.hosts.awake.get(uid)
         if host is not None:
             return self._in_use(queue, host)
         stream = broker.quorum_queues.stream(uid)
@@ -105,7 +105,7 @@ class LiveMeter:
             vhost=queue.vhost,
             name=queue.name,
             type=QUORUM if host.quorum else CLASSIC,
-            is_crashed=queue.uid in self._broker.damages.hosts,
+            is_crashed=queue.uid in self._broker.queues.damages.hosts,
             ready=ready,
             unacked=unacked,
             bytes=held_bytes,
@@ -178,7 +178,9 @@ class LiveMeter:
     def traffic(self) -> TrafficView:
         broker = self._broker
         one, other = broker.counts, broker.counts10
-        away = sum(int(each.proxies.published_bytes) for each in broker.all_peer_queues.values())
+        away = sum(
+            int(each.proxies.published_bytes) for each in broker.away.all_peer_queues.values()
+        )
         away += int(broker.quorum_queues.quorum_proxies.published_bytes)
         delivered = sum(
             each.delivered + each.delivered_no_ack + each.got + each.got_no_ack

@@ -157,7 +157,7 @@ class LiveTallies:
     def _queue(self, key: Hashable) -> Sequence[int] | None:
         assert isinstance(key, tuple)
         queue = self._broker.queue(*key)
-        host = None if queue is None else self._broker.hosts.awake.get(queue.uid)
+        host = None if queue is None else self._broker.queues.hosts.awake.get(queue.uid)
         return None if host is None else queue_stats(host)
 
     def _exchange(self, key: Hashable) -> Sequence[int] | None:

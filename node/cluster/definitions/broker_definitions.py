@@ -64,7 +64,7 @@ class BrokerDefinitions:
         self._broker.observers.proposal_applied(outcome, author)
 
     def is_born_here(self, queue: Queue) -> bool:
-        return queue.outlives_restart and self._broker.is_home(queue)
+        return queue.outlives_restart and self._broker.queues.is_home(queue)
 
     def unborn(self, queue: Queue) -> None:
         log.warning(

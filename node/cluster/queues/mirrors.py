@@ -20,7 +20,6 @@ from node.cluster.queues.mirror_losses import Length
 from node.events.logs import ids_of
 from node.process_identity import ProcessIdentity
 from queues.definitions.broker_objects import MirrorView, Queue
-from queues.definitions.mirror_policy import MirrorPolicy
 from queues.hosts.founding import Founding
 from queues.hosts.host_interfaces import Steps
 from queues.hosts.quorum_member import QuorumMember
@@ -34,12 +33,11 @@ from raft.ring_view import RingView
 if TYPE_CHECKING:
     from node.cluster.cluster_node import Cluster
     from node.cluster.queues.group_member import GroupMember
-    from node.definitions.queue_hosts import QueueHosts
-    from node.recovery.damage import Damages
+    from node.cluster.queues.queues_channel import QueuesChannel
+    from node.definitions.queue_registry import QueueRegistry
     from node.turn import Turn
     from queues.definitions.metadata import Metadata
     from queues.hosts.queue_core import QueueCore
-    from queues.remote.peer_queues import PeerQueues
     from queues.remote.quorum_proxy import QuorumProxy
 
 log = logging.getLogger("warren.mirroring")
@@ -64,21 +62,21 @@ def mirror_view(view: RingView) -> MirrorView:
     )
 
 
-class Site(Steps, Protocol):
+class Site(Protocol):
     """The broker of this node, as far as it is needed here."""
 
-    hosts: "QueueHosts"
+    queues: "QueueRegistry"
     turn: "Turn"
-    damages: "Damages"
+    away: "QueuesChannel"
     identity: ProcessIdentity
+
+    @property
+    def steps(self) -> Steps: ...
 
     def now_ms(self) -> int: ...
 
     @property
     def metadata(self) -> "Metadata": ...
-
-    @property
-    def all_peer_queues(self) -> "dict[int, PeerQueues]": ...
 
     def forget_routes(self) -> None: ...
 
@@ -135,9 +133,10 @@ class Mirrors:
 
     # Synchronisation
 
-    def synchronise(self, queue: Queue, view: RingView, policy: MirrorPolicy | None) -> None:
+    def synchronise(self, queue: Queue, view: RingView, by_policy: bool, blocks: bool) -> None:
         """Let the member here bring its right neighbour what it lacks, or not: by the policy, by an
-        operator's command, or when none of those messages is left."""
+        operator's command, or when none of those messages is left. `blocks`: its leader takes no
+        commands meanwhile."""
         uid = int(queue.uid)
         if len(view.synchronised) == len(view.members):
             self._ordered.pop(uid, None)
@@ -145,11 +144,8 @@ class Mirrors:
         group = self._cluster.raft.group(uid)
         if group is None:
             return
-        is_wanted = self._ordered.get(uid, policy is None or policy.synchronises)
-        group.block(policy is not None and policy.blocks and is_wanted)
-        member = self._queues.quorum(uid)
-        if member is not None and policy is not None:
-            member.bound_batches(policy.batch_size)
+        is_wanted = self._ordered.get(uid, by_policy)
+        group.block(blocks and is_wanted)
         right = view.right_of(self._cluster.member)
         if right == 0 or right in view.synchronised:
             return
@@ -163,7 +159,7 @@ class Mirrors:
 
     def _is_drained(self, uid: int, joined: int) -> bool:
         """Whether all messages are gone that were in the queue when the neighbour joined."""
-        core = self._broker.hosts.awake.get(uid)
+        core = self._broker.queues.hosts.awake.get(uid)
         if core is None:
             return False
         return not core.machine.alive_within(1, self._seq_at_join(core, joined) - 1)
@@ -182,7 +178,7 @@ class Mirrors:
     def _note_join(self, uid: int, view: RingView) -> None:
         """Before messages come that the new neighbour gets: they need not go to synchronise it."""
         right = view.right_of(self._cluster.member)
-        core = self._broker.hosts.awake.get(uid)
+        core = self._broker.queues.hosts.awake.get(uid)
         if core is not None and right != 0 and right not in view.synchronised:
             self._seq_at_join(core, view.joined_in(right))
 
@@ -192,7 +188,7 @@ class Mirrors:
         """The definitions have another view."""
         self._broker.turn.begin()
         self._broker.forget_routes()
-        for each in self._broker.all_peer_queues.values():
+        for each in self._broker.away.all_peer_queues.values():
             each.proxies.leave(queue.uid)  # It was a classic queue of another node until now.
         self.begin(queue)
         self.look_at(queue.uid)
@@ -242,7 +238,7 @@ class Mirrors:
         self._queues.leave(uid)
 
     def _begin_new(self, queue: Queue) -> None:
-        core = self._broker.hosts.add_core(queue)
+        core = self._broker.queues.hosts.add_core(queue)
         self._make(queue, self._queues.make_member(queue, core))
 
     def _make(self, queue: Queue, member: QuorumMember) -> None:
@@ -310,15 +306,15 @@ class Mirrors:
         """Make the classic queue of this node the first member of its ring."""
         uid = queue.uid
         broker = self._broker
-        if uid in self._founding or uid in broker.damages.hosts:
+        if uid in self._founding or uid in broker.queues.damages.hosts:
             return
-        if not broker.hosts.is_used(uid):
+        if not broker.queues.hosts.is_used(uid):
             self._begin_new(queue)
             return
         self._founding.add(uid)
-        host = broker.hosts[uid]
+        host = broker.queues.hosts[uid]
         host.divert(self._queues.proxy(queue), broker.identity.incarnation)
-        Founding(host, broker, broker.now_ms, lambda: self._founded(uid)).begin()
+        Founding(host, broker.steps, broker.now_ms, lambda: self._founded(uid)).begin()
 
     def _founded(self, uid: int) -> None:
         """Its sessions are gone, and the log has all its messages."""
@@ -327,8 +323,8 @@ class Mirrors:
         queue = broker.metadata.queue(uid)
         if queue is None:
             return
-        for each in broker.all_peer_queues.values():
+        for each in broker.away.all_peer_queues.values():
             each.stubs.drop(uid)
-        core = broker.hosts.give_core(uid)
+        core = broker.queues.hosts.give_core(uid)
         core.begin_group()
         self._make(queue, self._queues.make_member(queue, core))

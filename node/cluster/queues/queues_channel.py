@@ -21,7 +21,7 @@ import logging
 import os
 from collections.abc import Callable
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 from node.cluster.cluster_interfaces import QUEUES, QUEUES_LANE, Peers
 from queues.queue_host import QueueHost
@@ -44,14 +44,7 @@ LARGE_BYTES: Final = 16_384  # a frame of so many is not copied as a whole
 NO_NODE: Final = 0  # the home of queues whose node is a member no more
 
 
-class Homes(Protocol):
-    """What it needs of the broker."""
-
-    def host_for_stub(self, uid: int) -> QueueHost | None:
-        """A queue of this node, for a session of another; None: it was deleted."""
-
-    def homes_changed(self) -> None:
-        """A node is down, or back, or another one: what was found of queues may hold no more."""
+HostForStub = Callable[[int], QueueHost | None]
 
 
 def draw_process() -> int:
@@ -82,14 +75,18 @@ class QueuesChannel:
     def __init__(
         self,
         peers: Peers,
-        homes: Homes,
+        host_for_stub: HostForStub,
+        homes_changed: Callable[[], None],
         begin_turn: Callable[[], None],
         monotonic_ms: Callable[[], int],
         spec: CreditSpec,
         down_after_ms: int = DOWN_AFTER_MS,
     ) -> None:
+        """`host_for_stub`: a queue of this node, for a session of another; None: it was deleted.
+        `homes_changed`: what was found of queues may hold no more, as a node is down, or back."""
         self._peers = peers
-        self._homes = homes
+        self._host_for_stub = host_for_stub
+        self._homes_changed = homes_changed
         self._begin_turn = begin_turn
         self._now_ms = monotonic_ms
         self._spec = spec
@@ -165,7 +162,7 @@ class QueuesChannel:
         if other is None:
             peer_queues = PeerQueues(
                 draw_process(),
-                self._homes.host_for_stub,
+                self._host_for_stub,
                 partial(self._send, member),
                 self,
                 lambda: not self._peers.is_full(member),
@@ -308,7 +305,7 @@ class QueuesChannel:
             return
         self._begin_turn()
         other.peer_queues.proxies.is_down = True
-        self._homes.homes_changed()
+        self._homes_changed()
         log.warning(
             "node %d cannot be reached: its %d queues that are in use here are down, and %d uses "
             "of queues of this node from there have ended",
@@ -324,4 +321,4 @@ class QueuesChannel:
         if other.is_down:
             log.info("node %d is back, and with it its queues", member)
             other.peer_queues.come_back()
-            self._homes.homes_changed()
+            self._homes_changed()

@@ -1,7 +1,6 @@
 """Quorum queues on a node of a cluster: its members of their groups, and the way to their leaders.
 
     quorum = QuorumQueues(broker, cluster, leaders, ...)   # reads what the disk has of groups
-    broker.quorum_queues = quorum    # before `load_definitions`, which adds the queues there are
     quorum.adopt(find)               # queues that the log knows and the definitions do not yet
     ...                              # the log tells: `found`, and bodies to the hosts
     quorum.join(hits)                # all was found: take part in the groups
@@ -79,7 +78,7 @@ log = logging.getLogger("warren.cluster")
 
 
 class QuorumQueues:
-    """See the module. Invariant: a uid in `members` has its core in `broker.hosts`."""
+    """See the module. Invariant: a uid in `members` has its core in `broker.queues.hosts`."""
 
     def __init__(
         self,
@@ -135,7 +134,7 @@ class QuorumQueues:
             self._restore(queue)
         elif self.is_founding(queue) and not self._is_joined:
             self._founding.append(queue.uid)
-            self._broker.hosts.add(queue)
+            self._broker.queues.hosts.add(queue)
         elif queue.mirrors is not None and self._is_joined:
             self.mirrors.begin(queue)
         elif self._is_joined:
@@ -180,7 +179,7 @@ class QuorumQueues:
                 self._cluster.raft.remove(queue.uid)
             member.leave()
             if self._cluster.member not in queue.holders:  # It had not left yet.
-                self._broker.hosts.remove(queue)
+                self._broker.queues.hosts.remove(queue)
 
     # Members
 
@@ -196,11 +195,11 @@ class QuorumQueues:
         return queue.holders[0] == self._cluster.member and queue.uid not in self.found.groups
 
     def _make(self, queue: Queue) -> GroupMember:
-        arguments = self._broker.policies.arguments_of(queue)
+        arguments = self._broker.rules.arguments_of(queue)
         if queue_type(arguments) == STREAM:
             member: GroupMember = self._make_stream(queue, arguments)
         else:
-            member = self.make_member(queue, self._broker.hosts.add_core(queue))
+            member = self.make_member(queue, self._broker.queues.hosts.add_core(queue))
         member.rebirth(queue.reborn_term)
         return self.keep(member)
 
@@ -219,7 +218,7 @@ class QuorumQueues:
             queue.uid,
             queue.vhost,
             queue.name,
-            broker,
+            broker.steps,
             self._snapshots,
             self._streams,
             CreditActor(place, broker.channel_credit, None, QUEUE),
@@ -229,7 +228,7 @@ class QuorumQueues:
 
     def make_member(self, queue: Queue, core: QueueCore) -> QuorumMember:
         broker = self._broker
-        rules = broker.policies.rules_of(queue)
+        rules = broker.rules.rules_of(queue)
         member = QuorumMember(
             self._cluster.member,
             core,
@@ -336,7 +335,7 @@ class QuorumQueues:
         """The only member of a queue is damaged: not served until an operator accepts the loss."""
         self._crashed[int(member.uid)] = group
         places = tuple(hit.place for hit in hits)
-        self._broker.damages.add(member.core, Damage(shown(places[0]), places, *last))
+        self._broker.queues.damages.add(member.core, Damage(shown(places[0]), places, *last))
 
     def accept_damage(self, queue: Queue, done: Callable[[], None]) -> None:
         """Serve a queue whose only member is damaged with the messages that could be read: they
@@ -345,7 +344,7 @@ class QuorumQueues:
         group = self._crashed.pop(uid)
         member = self.members[uid]
         assert isinstance(member, QuorumMember)
-        damages = self._broker.damages
+        damages = self._broker.queues.damages
         damages.restore(member.core)
         term = group.log.highest_term() + 1
         index = max(group.log.highest_index(), group.standing.point.index) + 1
@@ -472,7 +471,7 @@ class QuorumQueues:
         self._leaders.unlead(uid)
         member.leave()
         if isinstance(member, QuorumMember):
-            self._broker.hosts.awake.pop(uid).delete([], False)
+            self._broker.queues.hosts.awake.pop(uid).delete([], False)
         queue = self._broker.metadata.queue(uid)
         if queue is not None and queue.mirrors is not None:
             self.mirrors.begin(queue)
@@ -491,7 +490,7 @@ class QuorumQueues:
         if queue_type(decode_arguments(queue.arguments)) != STREAM:
             return proxy
         broker = self._broker
-        found = StreamHost(proxy, self.stream, broker, broker.identity.new_session)
+        found = StreamHost(proxy, self.stream, broker.steps, broker.identity.new_session)
         self.stream_hosts[uid] = found
         return found
 
@@ -512,7 +511,7 @@ class QuorumQueues:
         if proxy is not None:
             return proxy
         broker = self._broker
-        single = broker.policies.rules_of(queue).options.single_active
+        single = broker.rules.rules_of(queue).options.single_active
         self._leaders.expect(uid, queue.reborn_term)
         proxy = QuorumProxy(
             uid,

@@ -130,7 +130,7 @@ class Guiding:
 
     def _lags(self, uid: int) -> Mapping[int, int]:
         """How far the members of a queue that is led here are behind it; else nothing is known."""
-        host = self._broker.member_host(uid)
+        host = self._broker.quorum_queues.quorum(uid)
         status = None if host is None else host.status()
         if status is None or not status.members:
             return {}

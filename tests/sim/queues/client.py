@@ -122,14 +122,14 @@ class Client:
                     self._ledger.reject(message)
                 else:
                     self._ledger.gave_back(uid, seq)
-            host = self._node.broker.host(uid)
+            host = self._node.broker.queues.host(uid)
             host.command(self, Settle(self._key(number), outcome, runs_of(seqs)))
 
     def end(self) -> None:
         self._ended = True
         self.gone(self._ledger)
-        for uid in list(self._node.broker.hosts.awake):
-            self._node.broker.host(uid).command(self, EndSession(self._session))
+        for uid in list(self._node.broker.queues.hosts.awake):
+            self._node.broker.queues.host(uid).command(self, EndSession(self._session))
         self._credit.peer_down_everywhere()
         self.consumers.clear()
         self.waiting.clear()
@@ -163,7 +163,7 @@ class Client:
 
     def _fetch(self, held: Held) -> None:
         uid, _, seq = held
-        host = self._node.broker.host(uid)
+        host = self._node.broker.queues.host(uid)
         view = host.view(self, seq, 1)
         if view is None:
             return  # `on_loaded` will mark this session.
@@ -200,7 +200,7 @@ class Client:
         if self._ended:
             return
         if number not in self.consumers:  # The queue had not heard of the cancel yet.
-            host = self._node.broker.host(uid)
+            host = self._node.broker.queues.host(uid)
             host.command(self, Settle(self._key(number), RETURN_UNSEEN, [(first, count)]))
             return
         for seq in range(first, first + count):

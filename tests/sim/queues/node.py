@@ -139,9 +139,9 @@ class SimNode:
         )
         broker.load_definitions()
         recovered = Recovered(
-            broker.hosts.find,
-            broker.hosts,
-            broker.damages,
+            broker.queues.hosts.find,
+            broker.queues.hosts,
+            broker.queues.damages,
             lambda: broker.metadata.next_uid,
             parts,
             self.wal,
@@ -150,7 +150,7 @@ class SimNode:
         self.lost = parts.lost(self.report, recovered)
         recovered.finish(self.report)
         self.wal.on_durable.append(self._durable)
-        self.wal.attach(QueueOwners(broker.hosts.awake, broker.hosts.mark))
+        self.wal.attach(QueueOwners(broker.queues.hosts.awake, broker.queues.hosts.mark))
 
     def complete(self) -> None:
         """Have the definitions as they were committed; what the queues have to do first waits."""
@@ -223,7 +223,7 @@ class SimNode:
         """The end of `node.boot.Node`, when its clients are gone."""
         self.broker.end_service()
         self.run_loop()
-        for host in self.broker.hosts.classic.values():
+        for host in self.broker.queues.hosts.classic.values():
             host.end_cleanly()
         self._end_turn()
         self.wal.close(clean=True)

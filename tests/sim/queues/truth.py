@@ -52,7 +52,7 @@ class Truth:
             # Its declaration is not answered yet.
             if KINDS[name].durable and uid not in self.ledger.books:
                 self.ledger.declare(uid, KINDS[name])
-            host = node.broker.hosts.awake.get(uid)
+            host = node.broker.queues.hosts.awake.get(uid)
             if KINDS[name].durable and host is None:
                 contents[uid] = {}
             elif KINDS[name].durable and host is not None:
@@ -69,7 +69,7 @@ class Truth:
     def check_flags(self, node: SimNode) -> None:
         """What a client has had before will come with the flag."""
         for name, uid in self.found(node).items():
-            host = node.broker.hosts[uid]
+            host = node.broker.queues.hosts[uid]
             book = self.ledger.books[uid]
             for first, count in host.core.machine.ready.within(1, host.core.machine.next_seq - 1):
                 for seq in range(first, first + count):
@@ -80,7 +80,7 @@ class Truth:
     def check_definitions(self, node: SimNode) -> None:
         """What was answered is so; what was not is one way or the other."""
         found = self.found(node)
-        assert set(node.broker.hosts.awake) <= set(found.values())
+        assert set(node.broker.queues.hosts.awake) <= set(found.values())
         assert not set(found.values()) & self.deleted, "a deleted queue is back"
         for name in self.names:
             if not KINDS[name].durable:

@@ -52,12 +52,12 @@ class World:
         node = SimNode(self.disk, self.random, self.truth.now_ms)
         assert not node.report.corrupt, f"corrupt: {node.report.corrupt}"
         assert not node.lost, f"definitions: {node.lost}"
-        assert not node.broker.damages.hosts, "a queue is not served"
+        assert not node.broker.queues.damages.hosts, "a queue is not served"
         self.node = node
         self.booted = True
         node.complete()
         self.truth.check(node, clean)
-        awake = node.broker.hosts.awake
+        awake = node.broker.queues.hosts.awake
         self.resting = set()
         for name, uid in self.truth.found(node).items():
             may_rest = name not in TARGETS and not KINDS[name].target and uid not in awake
@@ -86,7 +86,7 @@ class World:
 
     def dig(self, uid: int, kind: Kind) -> None:
         """Have the ledger told who dies in this queue."""
-        host = self.node.broker.hosts[uid]
+        host = self.node.broker.queues.hosts[uid]
         if kind.target:
             assert host.core.dead_letter_publisher is not None
             host.core.dead_letter_publisher = Grave(
@@ -99,7 +99,9 @@ class World:
         known = [uid for name, uid in truth.queues.items() if name not in truth.unanswered]
         broker = self.node.broker
         return [
-            broker.host(uid) for uid in known if uid in broker.hosts and uid not in self.resting
+            broker.queues.host(uid)
+            for uid in known
+            if uid in broker.queues.hosts and uid not in self.resting
         ]
 
     def kind(self, host: QueueHost) -> Kind:
@@ -182,7 +184,7 @@ class World:
         self.truth.unanswered.discard(name)
         del self.truth.queues[name]
         self.truth.deleted.add(uid)
-        assert uid not in self.node.broker.hosts
+        assert uid not in self.node.broker.queues.hosts
 
     def publish(self, client: Client, hosts: list[QueueHost]) -> None:
         runs: list[tuple[list[QueueHost], list[Letter]]] = []
@@ -351,7 +353,7 @@ class World:
             slot.chunk.bytes_between(
                 slot.index + seq - slot.first, slot.index + seq - slot.first + 1
             )
-            for host in self.node.broker.hosts.awake.values()
+            for host in self.node.broker.queues.hosts.awake.values()
             for slot in host.store.slots()
             if slot.journaled
             for first, count in host.live_ranges(slot.first, slot.count)

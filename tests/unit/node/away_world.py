@@ -1,4 +1,4 @@
-"""Nodes with classic queues, and sessions that use those of other nodes (`queues_part`)."""
+"""Nodes with classic queues, and sessions that use those of other nodes (`queues_channel`)."""
 
 from node.cluster.cluster_interfaces import QUEUES
 from node.cluster.queues.queues_channel import DOWN_AFTER_MS, TICK_MS, QueuesChannel
@@ -15,7 +15,7 @@ LATER = 9000  # uids from here on are of queues that no node knows yet
 
 
 class AwayNode:
-    """One process of a node: its queues, its part, its turns (`Homes`)."""
+    """One process of a node: its queues, its part, its turns."""
 
     def __init__(self, world: "AwayWorld", member: int, uids: list[int]) -> None:
         self.fake = FakeNode()
@@ -23,7 +23,9 @@ class AwayNode:
         self.changes = 0
         self._has_begun = False
         peers = world.net.add(member)
-        self.part = QueuesChannel(peers, self, self.begin, lambda: world.now_ms, SPEC)
+        self.part = QueuesChannel(
+            peers, self.host_for_stub, self.homes_changed, self.begin, lambda: world.now_ms, SPEC
+        )
         peers.attach(QUEUES, self.part)
 
     def host_for_stub(self, uid: int) -> QueueHost | None:

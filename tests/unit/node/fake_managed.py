@@ -33,7 +33,7 @@ class FakeManaged:
         self.steps = Steps()
         self.proposed: list[tuple[Command, Callable[[Outcome], None]]] = []
         self.authors: list[Author] = []  # of all that was ever proposed
-        self.queues: dict[int, FakeQueue] = {}
+        self.fake_queues: dict[int, FakeQueue] = {}
         self.damaged: set[str] = set()
         self.elsewhere: set[str] = set()  # queues of other nodes
         self.peeks: list[tuple[str, int, int, int]] = []
@@ -81,8 +81,13 @@ class FakeManaged:
     def has_exchange(self, vhost: str, name: str) -> bool:
         return self.exchange(vhost, name) is not None
 
+    @property
+    def queues(self) -> "FakeManaged":
+        """The broker and its queues are one fake."""
+        return self
+
     def is_at_rest(self, uid: int) -> bool:
-        return uid not in self.queues
+        return uid not in self.fake_queues
 
     def is_home(self, queue: Queue) -> bool:
         return queue.name not in self.elsewhere
@@ -91,7 +96,7 @@ class FakeManaged:
         return False
 
     def host(self, uid: int) -> FakeQueue:
-        return self.queues.setdefault(uid, FakeQueue(uid))
+        return self.fake_queues.setdefault(uid, FakeQueue(uid))
 
     def ready_of_removed(self, uid: int) -> int:
         return self._removed.get(uid, 0)
@@ -110,9 +115,9 @@ class FakeManaged:
             if isinstance(outcome, Deleted):
                 gone = [each for each in outcome.subjects if isinstance(each, Queue)]
                 self._removed = {
-                    each.uid: len(self.queues[each.uid].bodies)
+                    each.uid: len(self.fake_queues[each.uid].bodies)
                     for each in gone
-                    if each.uid in self.queues
+                    if each.uid in self.fake_queues
                 }
             done(outcome)
 

@@ -37,6 +37,10 @@ class FakeOperations:
     def is_topic(self, vhost: str, exchange: str) -> bool:
         return False
 
+    @property
+    def queues(self) -> "FakeOperations":
+        return self
+
     def check_served(self, queue: Queue) -> None:
         return
 

@@ -114,7 +114,7 @@ def test_a_queue_goes_as_its_lifetime_policy_says(policy: int, stays: list[bool]
     """Three links, the second is the one for which it was made; then it holds no message."""
     harness = Harness()
     made = harness.make(asked(policy))
-    queue = harness.broker.host(made.uid)
+    queue = harness.broker.queues.host(made.uid)
     queue.bodies.append(b"message")
     for _ in range(3):
         harness.link(made)
@@ -130,12 +130,12 @@ def test_a_queue_goes_as_its_lifetime_policy_says(policy: int, stays: list[bool]
 def test_a_queue_that_holds_messages_outlives_its_links_where_its_policy_says_so() -> None:
     harness = Harness()
     made = harness.make(asked(DELETE_ON_NO_LINKS_OR_MESSAGES))
-    harness.broker.host(made.uid).bodies.append(b"message")
+    harness.broker.queues.host(made.uid).bodies.append(b"message")
     harness.link(made)
     harness.unlink(made, True)
     assert harness.is_there(made)
     harness.link(made)
-    harness.broker.host(made.uid).bodies.clear()
+    harness.broker.queues.host(made.uid).bodies.clear()
     harness.unlink(made)
     assert not harness.is_there(made)
 

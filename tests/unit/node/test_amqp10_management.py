@@ -240,7 +240,7 @@ def test_counts_are_of_the_types_that_clients_expect(room: Room) -> None:
     room.ask("PUT", "/queues/q", {})
     queue = room.broker.queue("/", "q")
     assert queue is not None
-    room.broker.host(queue.uid).bodies = [b"a", b"b"]
+    room.broker.queues.host(queue.uid).bodies = [b"a", b"b"]
     described = room.described("q")
     assert described["message_count"] == 2 and type(described["message_count"]) is ULong
     assert type(described["consumer_count"]) is UInt
@@ -270,7 +270,7 @@ def test_deleting_a_queue_tells_how_many_messages_went(room: Room) -> None:
     room.ask("PUT", "/queues/q", {})
     queue = room.broker.queue("/", "q")
     assert queue is not None
-    room.broker.host(queue.uid).bodies = [b"a"] * 3
+    room.broker.queues.host(queue.uid).bodies = [b"a"] * 3
     assert room.ask("DELETE", "/queues/q") == Reply(200, {"message_count": ULong(3)})
     assert room.ask("DELETE", "/queues/q") == Reply(200, {"message_count": ULong(0)})
 
@@ -279,7 +279,7 @@ def test_purging_is_answered_when_the_queue_has_purged(room: Room) -> None:
     room.ask("PUT", "/queues/q", {})
     queue = room.broker.queue("/", "q")
     assert queue is not None
-    host = room.broker.host(queue.uid)
+    host = room.broker.queues.host(queue.uid)
     replies: list[Reply] = []
     for _ in range(2):
         room.management.handle(Request("DELETE", "/queues/q/messages"), replies.append)
@@ -305,7 +305,7 @@ def test_how_a_queue_of_another_node_stands_is_asked_of_it(room: Room) -> None:
     queue = room.broker.queue("/", "q")
     assert queue is not None
     room.broker.elsewhere.add("q")
-    host = room.broker.host(queue.uid)
+    host = room.broker.queues.host(queue.uid)
     host.bodies = [b"as last delivered"]
     replies: list[Reply] = []
     for target in ("/queues/q", "/queues/q"):
@@ -345,7 +345,7 @@ def test_nothing_is_answered_after_the_end(room: Room) -> None:
     room.broker.commit()
     room.management._purges.on_purged(queue.uid, 1)
     assert replies == []
-    assert type(room.broker.host(queue.uid).commands[-1]) is EndSession
+    assert type(room.broker.queues.host(queue.uid).commands[-1]) is EndSession
 
 
 def test_the_topology_says_where_the_leader_is(room: Room) -> None:

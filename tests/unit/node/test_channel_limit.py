@@ -69,8 +69,7 @@ class Channel:
 
     def __post_init__(self) -> None:
         oversized = OversizedHeaders(lambda: 0)
-        sink, counts = self.sink, Counts()
-        self.deliveries = Deliveries(sink, sink, opened(CHANNEL), CHANNEL, counts, oversized)
+        self.deliveries = Deliveries(self.sink, opened(CHANNEL), CHANNEL, Counts(), oversized)
 
     def consume(self, tag: str, queue: Queue, no_ack: bool = False, prefetch: int = 0) -> None:
         self.deliveries.prefetch = prefetch

@@ -49,7 +49,7 @@ class Site:
         self.steps = Steps()
         self.turn = FakeTurn()
         self.identity = ProcessIdentity()
-        self.queues: dict[int, FakeQueue] = {}
+        self.fake_queues: dict[int, FakeQueue] = {}
         self.routers = {"/": self.steps.router}
         self.config = config or Config()
         self.events = Events("n1", lambda: 5_678)
@@ -62,11 +62,16 @@ class Site:
     def metadata(self) -> Metadata:
         return self.steps.machine
 
+    @property
+    def queues(self) -> "Site":
+        """The broker and its queues are one fake."""
+        return self
+
     def now_ms(self) -> int:
         return 5_678
 
     def host(self, uid: int) -> FakeQueue:
-        return self.queues.setdefault(uid, FakeQueue(uid))
+        return self.fake_queues.setdefault(uid, FakeQueue(uid))
 
     def bound(self, name: str, key: bytes = b"#") -> FakeQueue:
         """A queue at the event exchange."""
@@ -164,7 +169,7 @@ def test_a_queue_that_is_deleted_begins_anew_when_it_is_there_again() -> None:
     site.publisher.offer(letter())
     site.turn.run()
     site.publisher.on_gone(queue.uid)
-    site.queues[queue.uid] = fresh = FakeQueue(queue.uid)
+    site.fake_queues[queue.uid] = fresh = FakeQueue(queue.uid)
     site.publisher.offer(letter())
     site.turn.run()
     assert len(fresh.bodies) == 1

@@ -50,11 +50,16 @@ class Hosts:
     awake: dict[int, QueueCore] = field(default_factory=dict)
 
 
+@dataclass
+class Queues:
+    hosts: Hosts
+
+
 class Site:
     """A broker with one queue. Keeps `node.operations.peeking.Site`."""
 
     def __init__(self, harness: Harness) -> None:
-        self.hosts = Hosts({5: harness.host.core})
+        self.queues = Queues(Hosts({5: harness.host.core}))
         self.metadata = Metadata()
         self.budget: BodyBudget = harness.node.budget
         self.bodies = Bodies(harness.node.log.files)
@@ -101,7 +106,7 @@ def test_messages_are_found_by_their_place_and_told_in_full() -> None:
 def test_a_queue_at_rest_has_nothing_to_be_looked_at() -> None:
     site = Site(Harness())
     assert payloads(site) == []
-    site.hosts.awake.clear()
+    site.queues.hosts.awake.clear()
     assert payloads(site) == []
 
 

@@ -15,7 +15,7 @@ from tests.unit.queues.classic_harness import Harness
 
 
 def is_refused(site: Site, seq: int) -> bool:
-    host = site.hosts.awake[5]
+    host = site.queues.hosts.awake[5]
     return asyncio.run(Peeking(site).is_refused(host, seq))
 
 

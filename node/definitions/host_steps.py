@@ -1,0 +1,109 @@
+"""What the hosts of queues ask of their node: steps, timers, bodies (`Steps` of their interfaces).
+
+Marks hosts for a turn of the loop, wakes them by timers, reads bodies back for them, deletes queues
+that are unused, and tells operators of slow consumers.
+"""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from node.events.event_sources import tell_slow_consumer
+from node.events.events import Events
+from node.recovery.unreadable import Unreadable
+from node.timers import Timers
+from node.turn import Turn
+from queues.bodies.store import BodyBudget
+from queues.definitions.metadata import Metadata
+from queues.definitions.metadata_commands import Command, DeleteQueue
+from queues.hosts.host_interfaces import Steppable, Waking
+from queues.hosts.queue_core import QueueCore
+from queues.machine.effects import SlowConsumer
+from queues.message import Chunk
+from warren.storage.tally import DiskUse, Tally
+
+
+class BodyLog(Protocol):
+    """Reads message bodies back (`warren.storage.wal.Wal`)."""
+
+    def read(
+        self, file_id: int, offset: int, length: int, done: Callable[[bytes | Exception], None]
+    ) -> None: ...
+
+    def is_rewriting(self, file_id: int) -> bool: ...
+
+    sync_counts: list[int]
+    sync_total_s: float
+
+    @property
+    def tally(self) -> Tally: ...
+
+    def disk_use(self) -> DiskUse: ...
+
+    @property
+    def pending_bytes(self) -> int: ...
+
+
+class HostSteps:
+    """See the module. All methods run on the loop thread."""
+
+    def __init__(
+        self,
+        turn: Turn,
+        timers: Timers,
+        bodies: BodyLog,
+        budget: BodyBudget,
+        metadata: Metadata,
+        events: Events,
+        propose: Callable[[Command], None],
+    ) -> None:
+        self.unreadable = Unreadable()
+        self.slow_consumer_count = 0  # that were found since the node started
+        self._turn = turn
+        self._timers = timers
+        self._bodies = bodies
+        self._budget = budget
+        self._metadata = metadata
+        self._events = events
+        self._propose = propose
+
+    def mark_host(self, host: Steppable) -> None:
+        self._turn.mark_host(host)
+
+    def mark_host_later(self, host: Steppable) -> None:
+        self._turn.mark_host_later(host)
+
+    def wake_host(self, host: Waking, due_ms: int) -> None:
+        self._timers.wake(host, due_ms)
+
+    def queue_unused(self, uid: int) -> None:
+        """Delete an auto-delete queue without consumers, or a queue that has expired."""
+        queue = self._metadata.queue(uid)
+        if queue is not None:
+            self._propose(DeleteQueue(queue.vhost, queue.name, queue.uid))
+
+    def consumer_slow(self, uid: int, effect: SlowConsumer) -> None:
+        """Report a consumer that settles fewer messages than the queue's threshold asks."""
+        self.slow_consumer_count += 1
+        queue = self._metadata.queue(uid)
+        if queue is not None:
+            tell_slow_consumer(self._events, queue, effect)
+
+    def load(self, core: QueueCore, chunk: Chunk) -> None:
+        """Read the chunk's bytes from its page file, or from the log."""
+
+        def done(result: bytes | Exception) -> None:
+            self._turn.begin()
+            if isinstance(result, Exception):
+                self.unreadable.failed(core, file_id, offset, result)
+                core.load_failed(chunk)
+            else:
+                self.unreadable.succeeded(core, file_id, offset)
+                core.loaded(chunk, result)
+
+        pager = self._budget.pager
+        file_id, offset = chunk.file_id, chunk.file_offset
+        if pager is not None and chunk.page_id > 0:
+            file_id, offset = -chunk.page_id, chunk.page_offset  # A name that no log file has.
+            pager.files.read(chunk.page_id, offset, chunk.size(), done)
+        else:
+            self._bodies.read(file_id, offset, chunk.size(), done)
