@@ -8,7 +8,7 @@ from typing import Protocol
 
 from mypy_extensions import mypyc_attr
 
-from queues.machine.commands import Command, SessionId
+from queues.machine.commands import Command, ConsumerKey, SessionId
 from queues.message import Chunk
 from queues.sessions.credit import CreditActor
 
@@ -76,6 +76,14 @@ class SessionSink(Protocol):
 
     def on_gone(self, uid: int) -> None:
         """The queue is deleted; its consumers are cancelled."""
+
+
+class CancelSink(Protocol):
+    """A session with consumers that their queue may cancel."""
+
+    def on_cancelled(self, uid: int, key: ConsumerKey) -> None:
+        """Another node leads the queue (`x-cancel-on-ha-failover`), or this node has no member of
+        the stream any more. Called once."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

@@ -758,7 +758,7 @@ class Ring:
             copying = self._begin_sending(right)
             copying.peers[right].send_snapshot(self._log.snapshot)
             self._copying = copying
-        if self._slice_debt == 0:
+        if self.slice_bytes_per_tick == 0 or self._slice_debt < self.slice_bytes_per_tick:
             copying.send_slices()
 
     def _end_copying(self) -> None:

@@ -75,7 +75,7 @@ class Channel091:
         self.counts: Counts = owner.counts
         self._held = held
         self.publisher = Publisher(self, self.counts, held)
-        self.deliveries = Deliveries(self, connection, number, self.counts, owner.oversized)
+        self.deliveries = Deliveries(self, self, connection, number, self.counts, owner.oversized)
         self.deliveries.spans_quorum = owner.quorum_global_qos()
         self.getting = Getting(
             self, connection, number, self.deliveries, self.counts, owner.oversized
@@ -758,9 +758,9 @@ class Channel091:
         for consumer in cancelled:
             self._notify_cancel(consumer)
 
-    def on_failover(self, uid: int, key: ConsumerKey) -> None:
-        """Another node leads a mirrored queue (`x-cancel-on-ha-failover`)."""
-        consumer = None if self.ended else self.deliveries.fail_over(number_of(key))
+    def on_cancelled(self, uid: int, key: ConsumerKey) -> None:
+        """See SessionSink."""
+        consumer = None if self.ended else self.deliveries.take_cancelled(number_of(key))
         if consumer is not None:
             self._notify_cancel(consumer)
             self._consumer_over(consumer)

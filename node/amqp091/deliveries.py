@@ -40,7 +40,7 @@ from queues.machine.commands import (
 )
 from queues.machine.effects import ACQUIRED_SHIFT
 from queues.message import FORMAT_091, Chunk
-from queues.queue_host import QueueHost, SessionSink
+from queues.queue_host import CancelSink, QueueHost, SessionSink
 from queues.sessions.counts import Counts
 from queues.sessions.unacked import VOID, TagRun, Unacked
 from queues.streams.host import StreamHost
@@ -130,12 +130,14 @@ class Deliveries:
     def __init__(
         self,
         sink: SessionSink,
+        cancel_sink: CancelSink,
         connection: Connection,
         channel: i64,
         counts: Counts,
         oversized: OversizedHeaders,
     ) -> None:
         self._sink = sink
+        self._cancel_sink = cancel_sink
         self._oversized = oversized
         self._counts = counts
         self._connection = connection
@@ -187,7 +189,7 @@ class Deliveries:
         if (host.quorum and not self.spans_quorum) or consumer.stream:
             consumer.limited = False
         if start is not None and isinstance(host, StreamHost):
-            host.begin_at(key, start)
+            host.begin_at(key, start, self._cancel_sink)
         consumer.priority = priority
         self.consumers[number] = consumer
         self.by_tag[tag] = consumer
@@ -228,9 +230,9 @@ class Deliveries:
             self._share()
         return consumer
 
-    def fail_over(self, number: i64) -> Consumer091 | None:
-        """Another node leads the consumer's queue: end the consumer and requeue what it holds, but
-        not what a transaction has settled; return it, if it is there still."""
+    def take_cancelled(self, number: i64) -> Consumer091 | None:
+        """The queue cancels the consumer: end it and requeue what it holds, but not what a
+        transaction has settled; return it, if it is there still."""
         consumer = self.consumers.get(number)
         if consumer is None:
             return None

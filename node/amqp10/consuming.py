@@ -25,6 +25,7 @@ from queues.machine.commands import (
     FAIL,
     RETURN_UNSEEN,
     Attach,
+    ConsumerKey,
     Credit,
     Detach,
     EndSession,
@@ -110,7 +111,7 @@ class ConsumingLink:
         self.link.detach_waits = True
         host = self.host
         if self.asked.start is not None and isinstance(host, StreamHost):
-            host.begin_at(self._key, self.asked.start)
+            host.begin_at(self._key, self.asked.start, self)
         attach = Attach(
             self._key,
             0,
@@ -341,6 +342,11 @@ class ConsumingLink:
         host = self.host
         text = f"messages of queue '{host.name}' in vhost '{host.vhost}' cannot be read"
         self._fail(Condition.INTERNAL_ERROR, text)
+
+    def on_cancelled(self, uid: int, key: ConsumerKey) -> None:
+        host = self.host
+        text = f"this node has no replica of stream '{host.name}' in vhost '{host.vhost}' any more"
+        self._fail(Condition.ILLEGAL_STATE, text)
 
     def on_timed_out(self, uid: int, number: int, timeout_ms: int) -> None:
         """The queue took back all that was not settled: the client learns that it was released,

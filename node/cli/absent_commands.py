@@ -16,7 +16,6 @@ BY_SERVICE: Final = (
     "the node is a process of the system: stop it by its service or by SIGTERM, after drain"
 )
 NO_MIRRORS: Final = "list_policies and list_queues show which queues have mirrors"
-BY_GROUP: Final = "members of a stream cannot be changed; list_queues shows them (leader, members)"
 BY_POLICY: Final = "set a policy with max-age or max-length-bytes"
 BY_CONSUMERS: Final = "list_stream_consumers shows which are active, and their groups (properties)"
 NO_ENCRYPTION: Final = (
@@ -48,10 +47,7 @@ ABSENT: Final[Mapping[str, str]] = {
          "check_if_cluster_has_classic_queue_mirroring_policy",
          "await_online_synchronized_mirror"), NO_MIRRORS,
     ),
-    **dict.fromkeys(
-        ("add_replica", "delete_replica", "stream_status", "restart_stream", "coordinator_status"),
-        BY_GROUP,
-    ),
+    "coordinator_status": "streams have no coordinator: see stream_status",
     "set_stream_retention_policy": BY_POLICY,
     **dict.fromkeys(
         ("list_stream_consumer_groups", "list_stream_group_consumers"), BY_CONSUMERS

@@ -3,9 +3,15 @@
 from typing import Final, TextIO
 
 from node.cli.api import Api
-from node.cli.verbs import Argument, BadCall, Commands, Options, Verb, path, show_table
+from node.cli.cluster_commands import NODE, add_member, delete_member
+from node.cli.verbs import Argument, BadCall, Commands, Options, Verb, done, path, show
 
 COLUMNS: Final = ("type", "name", "tracking_value")
+STATUS_COLUMNS: Final = (
+    *("role", "node", "epoch", "offset", "committed_offset", "first_offset", "readers"),
+    "segments",
+)
+QUEUE: Final = Argument("queue")
 
 
 def list_tracking(api: Api, options: Options, out: TextIO) -> None:
@@ -19,8 +25,9 @@ def list_tracking(api: Api, options: Options, out: TextIO) -> None:
     for kind in (each for each, is_wanted in kinds.items() if is_wanted):
         known = found.get(f"{kind}s")
         assert isinstance(known, dict)
-        rows += [[kind, name, number] for name, number in sorted(known.items())]
-    show_table(COLUMNS, rows, options, out)
+        for name, number in sorted(known.items()):
+            rows.append(dict(zip(COLUMNS, (kind, name, number), strict=True)))
+    show(rows, COLUMNS, options, out)
 
 
 ARGUMENTS: Final = (
@@ -47,7 +54,63 @@ def delete_super_stream(api: Api, options: Options, out: TextIO) -> None:
     api.delete(path("stream", "super-streams", options.vhost, options.name))
 
 
+def status(api: Api, options: Options, out: TextIO) -> None:
+    """A row for each replica; replicas have committed messages alone in their segments."""
+    rows = []
+    for each in api.get_list(path("queues", "quorum", options.vhost, options.queue, "status")):
+        next_offset = each.get("Stream Next Offset")
+        last = next_offset - 1 if isinstance(next_offset, int) else ""
+        state = each["Raft State"]
+        role = {"leader": "writer", "follower": "replica"}.get(str(state), state)
+        known = (each.get(f"Stream {name}", "") for name in ("First Offset", "Readers", "Segments"))
+        values = (role, each["Node Name"], each["Term"], last, last, *known)
+        rows.append(dict(zip(STATUS_COLUMNS, values, strict=True)))
+    show(rows, STATUS_COLUMNS, options, out)
+
+
+def restart(api: Api, options: Options, out: TextIO) -> None:
+    """Another replica leads the stream: the preferred one, or the first one that runs."""
+    found = api.get_object(path("queues", options.vhost, options.queue))
+    leader, online = found.get("leader"), found.get("online")
+    assert isinstance(online, list)
+    preferred = options.preferred_leader_node
+    others = [preferred] if preferred else [each for each in online if each != leader]
+    if not others:
+        raise BadCall(f"{options.command}: no other replica of '{options.queue}' runs")
+    place = path("queues", "quorum", options.vhost, options.queue, "leader")
+    api.post(place, {"node": others[0]})
+    done(options, out)
+
+
 STREAMS: Final[Commands] = {
+    "add_replica": Verb(
+        "add a replica to a stream",
+        "Adding a replica for queue {queue} on node {node}...",
+        (QUEUE, NODE),
+        add_member,
+        in_vhost=True,
+    ),
+    "delete_replica": Verb(
+        "remove a replica from a stream",
+        "Removing a replica of queue {queue} on node {node}...",
+        (QUEUE, NODE),
+        delete_member,
+        in_vhost=True,
+    ),
+    "stream_status": Verb(
+        "how the replicas of a stream stand",
+        "Status of stream {queue} on vhost {vhost} ...",
+        (QUEUE,),
+        status,
+        in_vhost=True,
+    ),
+    "restart_stream": Verb(
+        "have another replica lead a stream, or the one on --preferred-leader-node",
+        "Restarting stream {queue} in vhost {vhost} ...",
+        (QUEUE, Argument("--preferred-leader-node", "")),
+        restart,
+        in_vhost=True,
+    ),
     "add_super_stream": Verb(
         "make a super stream, of --partitions N or of one partition for each of --binding-keys A,B",
         "Adding a super stream {name} ...",

@@ -33,6 +33,7 @@ from queues.queue_host import PublishingOnly
 from queues.sessions.credit import CreditActor, CreditSpec
 
 READ_AGAIN_MS: Final = 1000
+UNLIMITED: Final = 1 << 40
 
 
 @final
@@ -149,7 +150,8 @@ class Gathering:
     """Bodies that are wanted: of each range (first, end) the runs of what is alive in it.
 
     `found` has those of the ranges that are through. It stops behind a range with which `room`
-    bytes are used up, or within it, if `is_cut`; `at` is where it stopped, in the last range.
+    bytes are used up, or within it, if `is_cut`, also after `count_left` messages; `at` is where
+    it stopped, in the last range.
     """
 
     def __init__(
@@ -158,9 +160,11 @@ class Gathering:
         room: i64,
         is_cut: bool,
         done: Callable[["Gathering"], None],
+        count_left: i64 = UNLIMITED,
     ) -> None:
         self.ranges = ranges
         self.room: i64 = room
+        self.count_left: i64 = count_left
         self.is_cut = is_cut
         self.done = done
         self.found: list[list[bytes]] = [[]]
@@ -169,6 +173,11 @@ class Gathering:
     @property
     def is_over(self) -> bool:
         return self.at >= self.ranges[len(self.found) - 1][1]
+
+    @property
+    def is_full(self) -> bool:
+        """A cut is due here."""
+        return self.is_cut and (self.room <= 0 or self.count_left <= 0)
 
 
 @final
@@ -237,10 +246,10 @@ class BodyReader(PublishingOnly):
         """False: the disk is asked."""
         while True:
             end = wanted.ranges[len(wanted.found) - 1][1]
-            while wanted.at < end and not (wanted.is_cut and wanted.room <= 0):
+            while wanted.at < end and not wanted.is_full:
                 if not self._go_on_within(wanted, end):
                     return False
-            if wanted.room <= 0 or len(wanted.found) == len(wanted.ranges):
+            if wanted.room <= 0 or wanted.is_full or len(wanted.found) == len(wanted.ranges):
                 return True
             wanted.found.append([])
             wanted.at = wanted.ranges[len(wanted.found) - 1][0]
@@ -255,16 +264,18 @@ class BodyReader(PublishingOnly):
             stop = min(at + count, end)
             while at < stop:
                 wanted.at = at
-                if wanted.is_cut and wanted.room <= 0:
+                if wanted.is_full:
                     return True
                 view = core.bytes_of(self, at, stop - at)
                 if view is None:
                     return False
                 some: i64 = view.count
                 if wanted.is_cut:
+                    some = min(some, wanted.count_left)
                     some = fitting(view.chunk, view.index, some, wanted.room)
                 into.extend(put_run(at, view.chunk, view.index, some))
                 wanted.room -= view.chunk.bytes_between(view.index, view.index + some)
+                wanted.count_left -= some
                 at += some
         wanted.at = end if following == 0 else min(end, following)
         return True

@@ -753,6 +753,10 @@ class QuorumMember:
     ) -> None:
         self._outgoing.read_slice(index, number, done)
 
+    def bound_batches(self, messages: i64) -> None:
+        """In the slices of bodies that other members get."""
+        self._outgoing.bound_batches(messages)
+
     def stage(
         self, piece: SnapshotSlice, point: SnapshotPoint | None, done: Callable[[], None]
     ) -> None:

@@ -28,7 +28,7 @@ from mypy_extensions import i64
 
 from queues.bodies.store import SPAN_SLOTS
 from queues.hosts.journal import Journal
-from queues.hosts.quorum_bodies import Bodies, BodyReader, Gathering
+from queues.hosts.quorum_bodies import UNLIMITED, Bodies, BodyReader, Gathering
 from queues.hosts.quorum_entry import take_runs
 from queues.machine.fifo import Fifo
 from queues.machine.fifo_snapshot import PIECE_BYTES, SMALL, Frozen, Thawing
@@ -183,6 +183,7 @@ class Outgoing:
         self.slice_count: i64 = 0
         self._next_seq: i64 = 1
         self._cuts: list[int] = [1]  # where slices of bodies begin
+        self._batch_size: i64 = UNLIMITED  # messages in a slice of bodies
         self._writing: Writing | None = None
         self._is_closed = False
 
@@ -279,6 +280,10 @@ class Outgoing:
 
     # For others
 
+    def bound_batches(self, messages: i64) -> None:
+        """Of the slices that are cut from now on."""
+        self._batch_size = messages
+
     def read_slice(
         self, index: i64, number: i64, done: Callable[[Sequence[bytes] | None, bool], None]
     ) -> None:
@@ -315,8 +320,9 @@ class Outgoing:
                 cuts.append(wanted.at)
             done([OF_BODIES, *wanted.found[0]], is_last)
 
-        room: i64 = 1 << 40 if is_known else self._slicing.body_bytes
-        self._reader.gather(Gathering([(begin, end)], room, True, gathered))
+        room: i64 = UNLIMITED if is_known else self._slicing.body_bytes
+        count: i64 = UNLIMITED if is_known else self._batch_size
+        self._reader.gather(Gathering([(begin, end)], room, True, gathered, count))
 
 
 @final

@@ -14,14 +14,14 @@ beyond that, and while the connection is full, the sessions that publish to it a
 Compiled.
 """
 
-from typing import Final, Protocol, final
+from typing import Final, final
 
 from mypy_extensions import i64
 
 from queues.machine.commands import Command, ConsumerKey, SessionId
 from queues.machine.numbered_sessions import Resume
 from queues.message import Chunk
-from queues.queue_host import SessionSink, View
+from queues.queue_host import CancelSink, SessionSink, View
 from queues.remote.items import (
     ACTIVATED,
     APPLIED,
@@ -73,13 +73,6 @@ ANSWERS: Final = frozenset(
 )
 
 
-class FailoverSink(Protocol):
-    """A session with consumers that end when another node leads (`x-cancel-on-ha-failover`)."""
-
-    def on_failover(self, uid: int, key: ConsumerKey) -> None:
-        """Another node leads the queue of this consumer. Called once."""
-
-
 @final
 class QuorumProxy:
     """A quorum queue, on a node of a cluster."""
@@ -106,7 +99,7 @@ class QuorumProxy:
         self.member = NO_MEMBER  # who leads
         self.term = 0  # in which; 0: no leader
         self._led_by = NO_MEMBER  # who led last
-        self._failover_sinks: dict[ConsumerKey, FailoverSink] = {}
+        self._failover_sinks: dict[ConsumerKey, CancelSink] = {}
         self.end: HomeEnd | None = None  # if that is this node
         self._peer_route: PeerRoute | None = None  # if it is another
         self._remote_sessions: dict[SessionId, RemoteSession] = {}
@@ -196,10 +189,10 @@ class QuorumProxy:
         if self._led_by not in (NO_MEMBER, member):
             sinks, self._failover_sinks = self._failover_sinks, {}
             for key, sink in sinks.items():
-                sink.on_failover(self.uid, key)
+                sink.on_cancelled(self.uid, key)
         self._led_by = member
 
-    def watch_failover(self, key: ConsumerKey, sink: FailoverSink) -> None:
+    def watch_failover(self, key: ConsumerKey, sink: CancelSink) -> None:
         """Call the sink when another node leads."""
         self._failover_sinks[key] = sink
 

@@ -35,11 +35,11 @@ from queues.machine.commands import (
     session_of,
 )
 from queues.message import Chunk
-from queues.queue_host import SessionSink, View
+from queues.queue_host import CancelSink, SessionSink, View
 from queues.remote.quorum_proxy import QuorumProxy
 from queues.streams.group_consumer import GroupConsumer
 from queues.streams.member import StreamMember
-from queues.streams.offsets import NEXT, OffsetSpec
+from queues.streams.offsets import OffsetSpec
 from queues.streams.reader import StreamReader
 from queues.streams.tracker import Answered, Tracker
 
@@ -47,6 +47,8 @@ STEP_BYTES: Final = 256 << 10  # delivered to one consumer in a turn
 NUMBER_MASK: Final = 0xFFFFFFFF
 
 FindMember = Callable[[int], StreamMember | None]
+
+Start = tuple[OffsetSpec, CancelSink]
 
 
 class Delivered:
@@ -65,10 +67,13 @@ class Delivered:
 class StreamConsumer:
     """A consumer of a session of this node."""
 
-    def __init__(self, sink: SessionSink, attach: Attach, spec: OffsetSpec) -> None:
+    def __init__(
+        self, sink: SessionSink, attach: Attach, start: Start, member: StreamMember
+    ) -> None:
         self.sink = sink
+        self.spec, self.cancel_sink = start
+        self.member = member
         self.number = int(attach.key) & NUMBER_MASK
-        self.spec = spec
         self.reader: StreamReader | None = None  # from its first turn on
         self.credit = int(attach.credit)
         self.auto_return = attach.auto_return
@@ -127,7 +132,7 @@ class StreamHost:
         self._turn = turn
         self._consumers: dict[ConsumerKey, StreamConsumer] = {}
         self._by_session: dict[SessionId, list[StreamConsumer]] = {}
-        self._specs: dict[ConsumerKey, OffsetSpec] = {}
+        self._starts: dict[ConsumerKey, Start] = {}
         self._answers: list[Callable[[], None]] = []
         self._marked = False
 
@@ -241,9 +246,10 @@ class StreamHost:
         """See QueueHost."""
         self._proxy.publish(sink, chunk, first_seq)
 
-    def begin_at(self, key: ConsumerKey, spec: OffsetSpec) -> None:
-        """Where the consumer with that key begins, which is about to be attached."""
-        self._specs[key] = spec
+    def begin_at(self, key: ConsumerKey, spec: OffsetSpec, sink: CancelSink) -> None:
+        """Where the consumer with that key begins, which is attached next; `sink` hears if this
+        node's member leaves the stream."""
+        self._starts[key] = spec, sink
 
     def command(self, sink: SessionSink, command: Command) -> None:
         """See QueueHost."""
@@ -285,17 +291,16 @@ class StreamHost:
     # Consumers
 
     def _attach(self, sink: SessionSink, command: Attach) -> None:
-        spec = self._specs.pop(command.key, NEXT)
+        start = self._starts.pop(command.key)
         member = self._find_member(self.uid)
         number = int(command.key) & NUMBER_MASK
         if member is None:
             self._answers.append(lambda: sink.on_attach_refused(self.uid, number))
             return
-        consumer = StreamConsumer(sink, command, spec)
-        self._consumers[command.key] = consumer
-        self._by_session.setdefault(sink.session, []).append(consumer)
+        self._consumers[command.key] = StreamConsumer(sink, command, start, member)
+        self._by_session.setdefault(sink.session, []).append(self._consumers[command.key])
         member.consumer_count += 1
-        if len(self._consumers) == 1:
+        if self.mark not in member.watchers:
             member.watchers.append(self.mark)
 
     def _detach(self, key: ConsumerKey) -> None:
@@ -308,11 +313,10 @@ class StreamHost:
         others.remove(consumer)
         if not others:
             del self._by_session[session]
-        member = self._find_member(self.uid)
-        if member is not None:
-            member.consumer_count -= 1
-            if not self._consumers and self.mark in member.watchers:
-                member.watchers.remove(self.mark)
+        member = consumer.member
+        member.consumer_count -= 1
+        if not self._consumers and self.mark in member.watchers:
+            member.watchers.remove(self.mark)
 
     def _end_session(self, session: SessionId) -> None:
         for key in [each for each in self._consumers if session_of(each) == session]:
@@ -333,20 +337,21 @@ class StreamHost:
             answer()
         for key, consumer in list(self._consumers.items()):
             if self._consumers.get(key) is consumer:
-                self._deliver(consumer, now_ms)
+                self._serve(key, consumer, now_ms)
 
-    def _begin(self, consumer: StreamConsumer, now_ms: int) -> StreamReader | None:
-        member = self._find_member(self.uid)
-        if member is None:
-            return None
-        consumer.reader = StreamReader(member, consumer.spec.at(now_ms), self.mark)
-        consumer.sink.on_attached(self.uid, consumer.number)
-        return consumer.reader
-
-    def _deliver(self, consumer: StreamConsumer, now_ms: int) -> None:
-        reader = consumer.reader or self._begin(consumer, now_ms)
-        if reader is None:
+    def _serve(self, key: ConsumerKey, consumer: StreamConsumer, now_ms: int) -> None:
+        if consumer.reader is None:
+            consumer.sink.on_attached(self.uid, consumer.number)
+        if consumer.member.is_gone:  # The stream lives on, on other nodes.
+            self._detach(key)
+            consumer.cancel_sink.on_cancelled(self.uid, key)
             return
+        if consumer.reader is None:
+            spec = consumer.spec.at(now_ms)
+            consumer.reader = StreamReader(consumer.member, spec, self.mark)
+        self._deliver(consumer, consumer.reader)
+
+    def _deliver(self, consumer: StreamConsumer, reader: StreamReader) -> None:
         budget = STEP_BYTES
         while consumer.credit > 0 and budget > 0:
             found = reader.take(consumer.credit)
@@ -373,9 +378,7 @@ class StreamHost:
         number = consumer.delivery_count + 1
         consumer.delivery_count += count
         consumer.credit -= count
-        member = self._find_member(self.uid)
-        if member is not None:
-            member.delivered_count += count
+        consumer.member.delivered_count += count
         consumer.delivered.append(Delivered(first, count, chunk, index))
         consumer.sink.on_delivers(self.uid, consumer.number, number, first, count, False, 0)
 

@@ -14,7 +14,7 @@ from warren.client.message import try_decode
 from warren.wire.amqp10.performatives import Header, Properties, read_header, read_properties
 from warren.wire.amqp10.reader import Reader
 from warren.wire.amqp10.rows import Samples, StreamRows
-from warren.wire.amqp10.values import Described, Pairs
+from warren.wire.amqp10.values import Array, Described, Pairs
 
 T = TypeVar("T")
 Values = dict[str, object]
@@ -23,9 +23,25 @@ Values = dict[str, object]
 OFFSET: Final = "x-stream-offset"
 EXCHANGE: Final = "x-exchange"
 ROUTING_KEY: Final = "x-routing-key"
+INGRESS_TIME: Final = "x-opt-ingress-time"
+DEATHS: Final = "x-opt-deaths"
+OWN: Final = (OFFSET, EXCHANGE, ROUTING_KEY, INGRESS_TIME, DEATHS)
 TEXT: Final = pyarrow.string()
 TIME: Final = pyarrow.timestamp("us", "UTC")
+TIME_MAX_MS: Final = 253_402_300_799_999  # 31 December 9999
 TEXTS: Final = pyarrow.map_(TEXT, TEXT)
+DEATH: Final = pyarrow.struct(
+    [
+        ("queue", TEXT),
+        ("reason", TEXT),
+        ("count", pyarrow.int64()),
+        ("exchange", TEXT),
+        ("routing_keys", pyarrow.list_(TEXT)),
+        ("first_time", TIME),
+        ("last_time", TIME),
+        ("ttl_ms", pyarrow.int64()),
+    ]
+)
 COLUMNS: Final = pyarrow.schema(
     [
         ("queue", TEXT),
@@ -38,18 +54,28 @@ COLUMNS: Final = pyarrow.schema(
         ("reply_to", TEXT),
         ("user_id", TEXT),
         ("timestamp", TIME),
+        ("ingress_time", TIME),
         ("durable", pyarrow.bool_()),
         ("priority", pyarrow.int32()),
         ("expiration_ms", pyarrow.int64()),
+        ("delivery_count", pyarrow.int64()),
+        ("deaths", pyarrow.list_(DEATH)),
         ("headers", TEXTS),
         ("annotations", TEXTS),
         ("body", pyarrow.binary()),
     ]
 )
-SCHEMA: Final = """queue string, exchange string, routing_key string, offset bigint,
-    message_id string, correlation_id string, content_type string, reply_to string,
-    user_id string, timestamp timestamp, durable boolean, priority int, expiration_ms bigint,
-    headers map<string,string>, annotations map<string,string>, body binary"""
+
+
+def schema_of(body: str) -> str:
+    """The columns for Spark; `body` is the type of that column."""
+    return f"""queue string, exchange string, routing_key string, offset bigint,
+        message_id string, correlation_id string, content_type string, reply_to string,
+        user_id string, timestamp timestamp, ingress_time timestamp, durable boolean, priority int,
+        expiration_ms bigint, delivery_count bigint, deaths array<struct<queue: string,
+        reason: string, count: bigint, exchange: string, routing_keys: array<string>,
+        first_time: timestamp, last_time: timestamp, ttl_ms: bigint>>,
+        headers map<string,string>, annotations map<string,string>, body {body}"""
 
 
 def batch_of(stream: str, rows: StreamRows) -> pyarrow.RecordBatch:
@@ -122,8 +148,7 @@ def _entry(name: str) -> Column[Values]:
 
 
 def _times(values: Sequence[Properties]) -> pyarrow.Array:
-    given = [each.creation_time for each in values]
-    return pyarrow.array([None if each is None else 1000 * each for each in given], TIME)
+    return pyarrow.array([_micros(each.creation_time) for each in values], TIME)
 
 
 def _users(values: Sequence[Properties]) -> pyarrow.Array:
@@ -132,8 +157,38 @@ def _users(values: Sequence[Properties]) -> pyarrow.Array:
 
 
 def _others(annotations: Values) -> Values:
-    own = (OFFSET, EXCHANGE, ROUTING_KEY)
-    return {name: value for name, value in annotations.items() if name not in own}
+    return {name: value for name, value in annotations.items() if name not in OWN}
+
+
+def _ingress_times(values: Sequence[Values]) -> pyarrow.Array:
+    return pyarrow.array([_micros(each.get(INGRESS_TIME)) for each in values], TIME)
+
+
+def _deaths(values: Sequence[Values]) -> pyarrow.Array:
+    found = [each.get(DEATHS) for each in values]
+    rows = [each.items if isinstance(each, Array) else [] for each in found]
+    return pyarrow.array(
+        [[_death(each) for each in row if isinstance(each, dict)] for row in rows],
+        pyarrow.list_(DEATH),
+    )
+
+
+def _death(entry: Values) -> Values:
+    keys = entry.get("routing-keys")
+    count, ttl = entry.get("count"), entry.get("ttl")
+    return {
+        **{name: _text(entry.get(name)) for name in ("queue", "reason", "exchange")},
+        "count": int(count) if isinstance(count, int) else None,
+        "routing_keys": [str(each) for each in keys.items] if isinstance(keys, Array) else [],
+        "first_time": _micros(entry.get("first-time")),
+        "last_time": _micros(entry.get("last-time")),
+        "ttl_ms": int(ttl) if isinstance(ttl, int) else None,
+    }
+
+
+def _micros(ms: object) -> int | None:
+    """None: publishers may set any number, also one that Spark has no time for."""
+    return 1000 * ms if isinstance(ms, int) and abs(ms) <= TIME_MAX_MS else None
 
 
 def _maps(rows: Sequence[Values]) -> pyarrow.Array:
@@ -160,6 +215,9 @@ HEADER: Final[Mapping[str, Column[Header]]] = {
     ),
     "priority": lambda values: pyarrow.array([each.priority for each in values], pyarrow.int32()),
     "expiration_ms": lambda values: pyarrow.array([each.ttl for each in values], pyarrow.int64()),
+    "delivery_count": lambda values: pyarrow.array(
+        [each.delivery_count or 0 for each in values], pyarrow.int64()
+    ),
 }
 PROPERTIES: Final[Mapping[str, Column[Properties]]] = {
     **{name: _field(name) for name in ("message_id", "correlation_id", "content_type", "reply_to")},
@@ -169,6 +227,8 @@ PROPERTIES: Final[Mapping[str, Column[Properties]]] = {
 ANNOTATIONS: Final[Mapping[str, Column[Values]]] = {
     "exchange": _entry(EXCHANGE),
     "routing_key": _entry(ROUTING_KEY),
+    "ingress_time": _ingress_times,
+    "deaths": _deaths,
     "annotations": lambda values: _maps([_others(each) for each in values]),
 }
 HEADERS: Final[Mapping[str, Column[Values]]] = {"headers": _maps}

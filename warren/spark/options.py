@@ -3,8 +3,10 @@
 Names ignore the case, as all options of Spark do. An unknown name is refused.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Final
 
@@ -13,8 +15,10 @@ from warren.client.url import parse_url
 COMMON: Final = ("url", "timeout")
 READ: Final = (
     *COMMON,
-    *("stream", "superStream", "startingOffset", "numPartitions", "maxMessagesPerTrigger"),
-    "failOnDataLoss",
+    *("stream", "superStream", "startingOffset", "startingTimestamp"),
+    *("endingOffset", "endingTimestamp", "numPartitions"),
+    *("maxMessagesPerTrigger", "maxBytesPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"),
+    *("failOnDataLoss", "bodyFormat", "schema", "badBody"),
 )
 WRITE: Final = (
     *COMMON,
@@ -23,6 +27,13 @@ WRITE: Final = (
 PUBLISHER_ID_MAX: Final = 128  # characters
 SPARKS_OWN: Final = frozenset({"checkpointlocation"})  # Spark hands them on to the source
 FLAGS: Final = {"true": True, "false": False}
+BODY_FORMATS: Final = ("binary", "text", "json")
+TRIGGER_DELAY: Final = "15m"
+UNITS_S: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+UNITS: Final = ", ".join(UNITS_S)
+COUNTED: Final = ("maxMessagesPerTrigger", "maxBytesPerTrigger", "minOffsetsPerTrigger")
+TIME_MAX_MS: Final = (1 << 63) - 1
+INTERVAL: Final = re.compile(r"([0-9]{1,9}) *(ms|[smhd])")
 
 
 class OptionError(ValueError):
@@ -38,9 +49,25 @@ class ReadOptions:
     stream: str  # "": it is a super stream
     super_stream: str
     starting_offset: int | str  # `first`: the oldest message; `next`: what comes from now on
+    starting_ms: int | None  # since 1970, in place of an offset: messages that are not older
+    ending_offset: int | None  # exclusively; None: at the newest message
+    ending_ms: int | None  # since 1970: only messages that are older
     partitions: int  # tasks that read at the same time, at least one for each stream
-    per_trigger_max: int | None  # messages in one micro-batch
+    limits: "TriggerLimits"
     fail_on_data_loss: bool  # False: go on with the oldest message that there is
+    body_format: str  # one of BODY_FORMATS
+    schema: str  # of bodies in JSON; "": another format
+    null_bad_bodies: bool  # False: a body that does not fit fails the query
+
+
+@dataclass(frozen=True)
+class TriggerLimits:
+    """Sizes of a micro-batch."""
+
+    messages_max: int | None = None
+    bytes_max: int | None = None  # of bodies, estimated
+    messages_min: int | None = None  # fewer wait for more
+    delay_max_s: float = 0.0  # but not longer
 
 
 @dataclass(frozen=True)
@@ -64,25 +91,102 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
     stream, super_stream = options.get("stream", ""), options.get("superstream", "")
     if bool(stream) == bool(super_stream):
         raise OptionError("give one of the options 'stream' and 'superStream'")
-    start: int | str = options.get("startingoffset", "first")
-    if start not in ("first", "next"):
-        if super_stream:
-            raise OptionError(f"option 'startingOffset' is '{start}'; allowed: first, next")
-        start = _number("startingOffset", str(start), 0, "first, next, or ")
-    limit = options.get("maxmessagespertrigger")
-    flag = options.get("failondataloss", "true").lower()
-    if flag not in FLAGS:
-        raise OptionError(f"option 'failOnDataLoss' is '{flag}'; allowed: true, false")
+    start, end = _start(options, super_stream), _end(options, super_stream)
+    body_format, schema = _body(options)
     return ReadOptions(
         url,
         timeout_s,
         stream,
         super_stream,
         start,
+        _time(options, "startingTimestamp", "startingOffset"),
+        end,
+        _time(options, "endingTimestamp", "endingOffset"),
         _number("numPartitions", options.get("numpartitions", "1"), 1),
-        None if limit is None else _number("maxMessagesPerTrigger", limit, 1),
-        FLAGS[flag],
+        _limits(options),
+        FLAGS[_chosen(options, "failOnDataLoss", tuple(FLAGS))],
+        body_format,
+        schema,
+        _chosen(options, "badBody", ("fail", "null")) == "null",
     )
+
+
+def _start(options: Mapping[str, str], super_stream: str) -> int | str:
+    start = options.get("startingoffset", "first")
+    if start in ("first", "next"):
+        return start
+    if super_stream:
+        raise OptionError(f"option 'startingOffset' is '{start}'; allowed: first, next")
+    return _number("startingOffset", start, 0, "first, next, or ")
+
+
+def _end(options: Mapping[str, str], super_stream: str) -> int | None:
+    end = options.get("endingoffset")
+    if end is not None and super_stream:
+        raise OptionError("option 'endingOffset' needs the option 'stream'; use 'endingTimestamp'")
+    return None if end is None else _number("endingOffset", end, 0)
+
+
+def _time(options: Mapping[str, str], name: str, other: str) -> int | None:
+    """Milliseconds since 1970."""
+    text = options.get(name.lower())
+    if text is None:
+        return None
+    if other.lower() in options:
+        raise OptionError(f"give one of the options '{other}' and '{name}'")
+    if text.isascii() and text.isdigit():
+        return min(int(text), TIME_MAX_MS)
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise OptionError(
+            f"option '{name}' is '{text}'; allowed: milliseconds since 1970, or a time such as "
+            "2026-11-24T08:30:00Z (without a zone: UTC)"
+        ) from None
+    zoned = found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+    return max(0, round(zoned.timestamp() * 1000))
+
+
+def _limits(options: Mapping[str, str]) -> TriggerLimits:
+    given = {name: options.get(name.lower()) for name in COUNTED}
+    most, size, least = (
+        None if text is None else _number(name, text, 1) for name, text in given.items()
+    )
+    if most is not None and least is not None and least > most:
+        raise OptionError(
+            f"option 'minOffsetsPerTrigger' is '{least}'; allowed: at most maxMessagesPerTrigger, "
+            f"which is {most}"
+        )
+    if least is None and "maxtriggerdelay" in options:
+        raise OptionError("option 'maxTriggerDelay' needs the option 'minOffsetsPerTrigger'")
+    delay = options.get("maxtriggerdelay", TRIGGER_DELAY)
+    found = INTERVAL.fullmatch(delay)
+    if found is None:
+        raise OptionError(
+            f"option 'maxTriggerDelay' is '{delay}'; allowed: a number and a unit ({UNITS}), such "
+            f"as {TRIGGER_DELAY}"
+        )
+    return TriggerLimits(most, size, least, int(found[1]) * UNITS_S[found[2]])
+
+
+def _body(options: Mapping[str, str]) -> tuple[str, str]:
+    """Format and schema."""
+    form = _chosen(options, "bodyFormat", BODY_FORMATS)
+    schema = options.get("schema", "")
+    if (form == "json") != bool(schema.strip()):
+        text = "needs the option 'schema'" if form == "json" else "has no schema"
+        raise OptionError(f"option 'bodyFormat' is '{form}', which {text}")
+    if form == "binary" and "badbody" in options:
+        raise OptionError("option 'badBody' needs the option 'bodyFormat': any body is binary")
+    return form, schema
+
+
+def _chosen(options: Mapping[str, str], name: str, allowed: Sequence[str]) -> str:
+    """One of the words; the first is the default."""
+    found = options.get(name.lower(), allowed[0]).lower()
+    if found not in allowed:
+        raise OptionError(f"option '{name}' is '{found}'; allowed: {', '.join(allowed)}")
+    return found
 
 
 def write_options(given: Mapping[str, str]) -> WriteOptions:

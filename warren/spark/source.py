@@ -5,9 +5,11 @@ connection in an event loop of its own.
 """
 
 import logging
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from time import monotonic
+from typing import Any, Final
 from uuid import uuid4
 
 import pyarrow
@@ -24,7 +26,9 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from warren.spark.columns import SCHEMA
+from warren.spark.bodies import body_type, decoder_of
+from warren.spark.body_types import ddl_of
+from warren.spark.columns import schema_of
 from warren.spark.options import (
     OptionError,
     ReadOptions,
@@ -34,7 +38,16 @@ from warren.spark.options import (
     write_options,
 )
 from warren.spark.publishing import check_columns, check_target, publish
-from warren.spark.stream_reads import Bounds, ReadError, bounds, read
+from warren.spark.stream_reads import Bounds, ReadError, bounds, mean_bytes, offsets_at, read
+
+try:
+    from pyspark.sql.streaming.datasource import (
+        ReadAllAvailable,
+        ReadMaxRows,
+        SupportsTriggerAvailableNow,
+    )
+except ImportError:  # PySpark 4.0 and 4.1 have no read limits.
+    ReadAllAvailable, ReadMaxRows, SupportsTriggerAvailableNow = (), (), object
 
 log = logging.getLogger("warren.spark")
 
@@ -68,14 +81,17 @@ class WarrenSource(DataSource):
         return "warren"
 
     def schema(self) -> str:
-        read_options(self.options)
-        return SCHEMA
+        return schema_of(ddl_of(body_type(read_options(self.options))))
 
     def reader(self, schema: StructType) -> "Reader":
         return Reader(read_options(self.options))
 
     def streamReader(self, schema: StructType) -> "StreamReader":
-        return StreamReader(read_options(self.options))
+        options = read_options(self.options)
+        if options.ending_offset is not None or options.ending_ms is not None:
+            name = "endingTimestamp" if options.ending_offset is None else "endingOffset"
+            raise OptionError(f"option '{name}' is for spark.read; a streaming query has no end")
+        return StreamReader(options)
 
     def writer(self, schema: StructType, overwrite: bool) -> "Writer":
         return Writer(self._checked(schema, overwrite))
@@ -93,7 +109,7 @@ class WarrenSource(DataSource):
 
 
 class Reader(DataSourceReader):
-    """A batch: all messages from the starting offset to the newest one when it is planned."""
+    """A batch: all messages from the start to the end, or the newest one when it is planned."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
@@ -101,37 +117,72 @@ class Reader(DataSourceReader):
     def partitions(self) -> Sequence[Range]:
         found = bounds(self._options)
         begin = begins(self._options, found)
-        ends = {name: each.end for name, each in found.items()}
-        return ranges(begin, ends, self._options) or [Range("", 0, 0)]
+        return ranges(begin, ended(self._options, found), self._options) or [Range("", 0, 0)]
 
     def read(self, partition: Range) -> Iterator[pyarrow.RecordBatch]:
         return read_range(self._options, partition)
 
 
-class StreamReader(DataSourceStreamReader):
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Micro-batches. Offsets are `{"offset": n}`, the next message to read; of a super stream one
     for each partition, by its name.
 
-    `maxMessagesPerTrigger` holds from the second batch on: Spark asks for the newest offset before
-    it says where the query is.
+    PySpark 4.0 and 4.1 ask for the newest offset before they say where the query is: there limits
+    hold from the second micro-batch on.
     """
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
         self._reached: Places | None = None  # the query has been given offsets up to here
+        self._target: Places | None = None  # of the trigger `availableNow`
+        self._begun_s: float | None = None  # when the last micro-batch began
 
     def initialOffset(self) -> Places:
         self._reached = begins(self._options, bounds(self._options))
         return self._told(self._reached)
 
-    def latestOffset(self) -> Places:
+    def getDefaultReadLimit(self) -> Any:
+        """Not all; how much, `latestOffset` decides."""
+        return ReadMaxRows(self._options.limits.messages_max or sys.maxsize)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._target = {name: each.end for name, each in bounds(self._options).items()}
+
+    def latestOffset(self, start: Places | None = None, limit: Any = None) -> Places:
         found = bounds(self._options)
         ends = {name: each.end for name, each in found.items()}
-        if self._reached is not None:
-            reached = {name: self._reached.get(name, each.first) for name, each in found.items()}
-            ends = advanced(reached, ends, self._options.per_trigger_max)
+        if self._target is not None:
+            target = self._target
+            ends = {name: min(end, target[name]) for name, end in ends.items() if name in target}
+        reached = self._reached if start is None else self._by_stream(start)
+        if reached is not None:
+            begin = {name: max(reached.get(name, 0), found[name].first) for name in ends}
+            is_limited = not isinstance(limit, ReadAllAvailable)
+            if is_limited and self._waits(begin, ends):
+                return self._told(reached)
+            ends = advanced(begin, ends, self._most(begin, ends) if is_limited else None)
         self._reached = ends
         return self._told(ends)
+
+    def _waits(self, begin: Places, ends: Places) -> bool:
+        """Whether there are too few messages for a micro-batch yet."""
+        limits, now_s = self._options.limits, monotonic()
+        count = behind(begin, ends)
+        if self._begun_s is not None and self._target is None:
+            is_few = limits.messages_min is not None and count < limits.messages_min
+            if is_few and now_s - self._begun_s < limits.delay_max_s:
+                return True
+        if count > 0:
+            self._begun_s = now_s
+        return False
+
+    def _most(self, begin: Places, ends: Places) -> int | None:
+        """How many messages the next micro-batch may have."""
+        limits = self._options.limits
+        if limits.bytes_max is None or behind(begin, ends) == 0:
+            return limits.messages_max
+        most = max(1, int(limits.bytes_max / mean_bytes(self._options, begin, ends)))
+        return most if limits.messages_max is None else min(most, limits.messages_max)
 
     def partitions(self, start: Places, end: Places) -> Sequence[Range]:
         begin, ends = self._by_stream(start), self._by_stream(end)
@@ -151,11 +202,15 @@ class StreamReader(DataSourceStreamReader):
 
 
 def read_range(options: ReadOptions, part: Range) -> Iterator[pyarrow.RecordBatch]:
-    return read(replace(options, stream=part.stream), part.begin, part.end)
+    batches = read(replace(options, stream=part.stream), part.begin, part.end)
+    decoder = decoder_of(options)
+    return batches if decoder is None else map(decoder.decode, batches)
 
 
 def begins(options: ReadOptions, found: Mapping[str, Bounds]) -> Places:
     """Where to begin. ReadError: that message is gone."""
+    if options.starting_ms is not None:
+        return offsets_at(options, options.starting_ms, found)
     start = options.starting_offset
     if start == "first":
         return {name: each.first for name, each in found.items()}
@@ -164,14 +219,27 @@ def begins(options: ReadOptions, found: Mapping[str, Bounds]) -> Places:
     return {name: available(options, name, int(start), each) for name, each in found.items()}
 
 
+def ended(options: ReadOptions, found: Mapping[str, Bounds]) -> Places:
+    """Where a batch ends, exclusively."""
+    ends = {name: each.end for name, each in found.items()}
+    if options.ending_offset is not None:
+        return {name: min(end, options.ending_offset) for name, end in ends.items()}
+    return ends if options.ending_ms is None else offsets_at(options, options.ending_ms, found)
+
+
+def behind(begin: Mapping[str, int], ends: Mapping[str, int]) -> int:
+    """Messages from `begin` to `ends`."""
+    return sum(max(0, end - begin[name]) for name, end in ends.items())
+
+
 def advanced(reached: Mapping[str, int], ends: Mapping[str, int], limit: int | None) -> Places:
     """Where the next micro-batch ends: at the newest messages, or `limit` messages further. Streams
     that are less behind leave their share to the others."""
-    behind = {name: max(0, end - reached[name]) for name, end in ends.items()}
-    left = sum(behind.values()) if limit is None else limit
+    counts = {name: max(0, end - reached[name]) for name, end in ends.items()}
+    left = sum(counts.values()) if limit is None else limit
     found: Places = {}
-    waiting = len(behind)
-    for name, count in sorted(behind.items(), key=lambda each: each[1]):
+    waiting = len(counts)
+    for name, count in sorted(counts.items(), key=lambda each: each[1]):
         some = min(count, -(-left // waiting))
         found[name] = reached[name] + some
         left -= some

@@ -3,12 +3,13 @@
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Coroutine, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
 import pyarrow
+from pyarrow import compute
 
 from warren.client import ClientError, Connection, Consumer, Message, connect
 from warren.client.links import LinkHandle, Quiet, Terms
@@ -18,7 +19,9 @@ from warren.wire.amqp10.link import SENDER_SETTLED
 from warren.wire.amqp10.performatives import Attach, Source, Target
 from warren.wire.amqp10.rows import NotOfStream, StreamRows
 from warren.wire.amqp10.transfers import Transfers
-from warren.wire.amqp10.values import Described, Symbol, ULong
+from warren.wire.amqp10.values import Described, Symbol, Timestamp, ULong
+
+T = TypeVar("T")
 
 log = logging.getLogger("warren.spark")
 
@@ -29,6 +32,7 @@ CREDIT_MAX: Final = 20_000
 WINDOW_BYTES: Final = 8 << 20  # about so much is on its way
 ROWS_MAX: Final = 10_000  # of a batch
 BATCH_BYTES_MAX: Final = 16 << 20
+SAMPLED: Final = 256  # messages whose mean size stands for all
 
 
 class ReadError(Exception):
@@ -48,8 +52,12 @@ def bounds(options: ReadOptions) -> dict[str, Bounds]:
 
     ReadError: there is no such stream, or the broker cannot be asked.
     """
+    return _asked(options, _bounds(options))
+
+
+def _asked(options: ReadOptions, work: Coroutine[Any, Any, T]) -> T:
     try:
-        return asyncio.run(_bounds(options))
+        return asyncio.run(work)
     except (ClientError, OSError, TimeoutError) as error:
         name = options.stream or options.super_stream
         raise ReadError(f"stream '{name}': {error or 'no answer'}") from error
@@ -76,6 +84,37 @@ async def _bounds_of(connection: Connection, options: ReadOptions) -> Bounds:
     first = _offset(await _first(consumer, options))
     await consumer.close()
     return Bounds(first, first + count)
+
+
+def offsets_at(options: ReadOptions, ms: int, found: Mapping[str, Bounds]) -> dict[str, int]:
+    """The first message of each stream that was stored at that time or later, in milliseconds
+    since 1970; if there is none, the offset behind the newest. ReadError: no answer."""
+    return _asked(options, _offsets_at(options, ms, found))
+
+
+async def _offsets_at(options: ReadOptions, ms: int, found: Mapping[str, Bounds]) -> dict[str, int]:
+    places: dict[str, int] = {}
+    async with await connect(options.url, timeout_s=options.timeout_s, follow=None) as connection:
+        for name, each in found.items():
+            address = _address(replace(options, stream=name))
+            consumer = await connection.consumer(address, credit=0, filters=_since(ms))
+            # What is there comes before the answer to a drain.
+            first = await consumer.receive(1, timeout_s=0)
+            await consumer.close()
+            places[name] = min(each.end, _offset(first[0].message)) if first else each.end
+    return places
+
+
+def mean_bytes(options: ReadOptions, begin: Mapping[str, int], end: Mapping[str, int]) -> float:
+    """Of the bodies of the next messages: of the stream that has most of them, a sample."""
+    name = max(end, key=lambda each: end[each] - begin[each])
+    last = min(end[name], begin[name] + SAMPLED)
+    sizes: list[int] = [
+        each
+        for batch in read(replace(options, stream=name), begin[name], last)
+        for each in compute.binary_length(batch.column("body")).to_pylist()
+    ]
+    return max(1.0, sum(sizes) / max(1, len(sizes)))
 
 
 async def _first(consumer: Consumer, options: ReadOptions) -> Message:
@@ -202,6 +241,10 @@ def _address(options: ReadOptions) -> str:
 
 def _from(offset: int) -> dict[object, object]:
     return {OFFSET_FILTER: Described(OFFSET_FILTER, ULong(offset))}
+
+
+def _since(ms: int) -> dict[object, object]:
+    return {OFFSET_FILTER: Described(OFFSET_FILTER, Timestamp(ms))}
 
 
 def _offset(message: Message) -> int:

@@ -149,12 +149,13 @@ class ClusterSnapshot:
         return GroupView(queue.uid, queue.vhost, queue.name, members, online, leader)
 
     def arguments_of(self, queue: Queue) -> Mapping[str, object]:
-        """Of a quorum queue, with those that its policy adds."""
+        """Of a quorum queue or a stream, with those that its policy adds."""
         vhost = self.metadata.vhosts.get(queue.vhost)
+        declared = decode_arguments(queue.arguments)
         policy: Mapping[str, object] = {}
         if vhost is not None:
-            policy = vhost.policies.effective(QUORUM, queue.name).definition
-        return with_policy(decode_arguments(queue.arguments), policy)
+            policy = vhost.policies.effective(queue_type(declared), queue.name).definition
+        return with_policy(declared, policy)
 
     def groups(self, chosen: Chosen | None = None) -> list[GroupView]:
         """All quorum queues, or those that are chosen."""

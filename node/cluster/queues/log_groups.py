@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 
+from queues.streams.member import StreamMember
 from raft.status import LEADER, ROLE_NAMES
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 VOTER: Final = "voter"
 LEARNER: Final = "promotable"  # RabbitMQ's words
 NON_VOTER: Final = "non_voter"
+STREAM: Final = ("first_offset", "next_offset", "readers", "segments")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +37,7 @@ class GroupRow:
     learners: tuple[int, ...] = ()
     is_config_committed: bool = True
     lags: Mapping[int, int] = field(default_factory=dict)  # by other member, of a leader: entries
+    stream: Mapping[str, int] = field(default_factory=dict)  # of a stream: see `stream_part`
 
     @property
     def is_leader(self) -> bool:
@@ -86,7 +89,18 @@ def row_of(group: "Group") -> GroupRow:
         learners=tuple(int(each) for each in config.learners),
         is_config_committed=status.config_index <= status.commit_index,
         lags={each.member: status.last_index - each.match_index for each in status.members},
+        stream=stream_part(group.owner) if isinstance(group.owner, StreamMember) else {},
     )
+
+
+def stream_part(member: StreamMember) -> dict[str, int]:
+    """What the member has on its disk, and how many read it there."""
+    return {
+        "first_offset": member.first_offset,
+        "next_offset": member.next_offset,
+        "readers": member.consumer_count,
+        "segments": len(member.log.segments),
+    }
 
 
 def plain_row(row: GroupRow) -> dict[str, object]:
@@ -100,12 +114,16 @@ def plain_row(row: GroupRow) -> dict[str, object]:
         "applied_index": row.applied_index,
         "commit_index": row.commit_index,
         "snapshot_index": row.snapshot_index,
+        **row.stream,
     }
 
 
 def status_row(node: str, state: str, told: Mapping[str, object]) -> dict[str, object]:
     """A member as `quorum_status` shows it, under RabbitMQ's names; `state` where nothing was
     told."""
+    streams = {
+        f"Stream {key.replace('_', ' ').title()}": told[key] for key in STREAM if key in told
+    }
     return {
         "Node Name": node,
         "Raft State": told.get("state", state),
@@ -117,4 +135,5 @@ def status_row(node: str, state: str, told: Mapping[str, object]) -> dict[str, o
         "Snapshot Index": told.get("snapshot_index", ""),
         "Term": told.get("term", ""),
         "Machine Version": 0 if told else "",
+        **streams,
     }

@@ -84,7 +84,7 @@ class Rings(Protocol):
 
     def ring(self, uid: int) -> Reporting | None: ...
 
-    def synchronise(self, queue: Queue, view: RingView, by_policy: bool, blocks: bool) -> None: ...
+    def synchronise(self, queue: Queue, view: RingView, policy: MirrorPolicy | None) -> None: ...
 
     def order(self, uid: int, is_wanted: bool) -> None: ...
 
@@ -282,10 +282,7 @@ class MirrorProposals:
         view = ring_view(queue.mirrors)
         here = self._snapshot.here
         if here in view.members:
-            policy = self.policy_of(queue)
-            by_policy = policy is None or policy.synchronises
-            blocks = policy is not None and policy.blocks
-            self._mirrors.synchronise(queue, view, by_policy, blocks)
+            self._mirrors.synchronise(queue, view, self.policy_of(queue))
             self._watch(queue, view)
         if here not in view.members:
             self._forget(int(queue.uid))

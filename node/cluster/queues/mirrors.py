@@ -20,6 +20,7 @@ from node.cluster.queues.mirror_losses import Length
 from node.events.logs import ids_of
 from node.process_identity import ProcessIdentity
 from queues.definitions.broker_objects import MirrorView, Queue
+from queues.definitions.mirror_policy import MirrorPolicy
 from queues.hosts.founding import Founding
 from queues.hosts.host_interfaces import Steps
 from queues.hosts.quorum_member import QuorumMember
@@ -133,10 +134,9 @@ class Mirrors:
 
     # Synchronisation
 
-    def synchronise(self, queue: Queue, view: RingView, by_policy: bool, blocks: bool) -> None:
+    def synchronise(self, queue: Queue, view: RingView, policy: MirrorPolicy | None) -> None:
         """Let the member here bring its right neighbour what it lacks, or not: by the policy, by an
-        operator's command, or when none of those messages is left. `blocks`: its leader takes no
-        commands meanwhile."""
+        operator's command, or when none of those messages is left."""
         uid = int(queue.uid)
         if len(view.synchronised) == len(view.members):
             self._ordered.pop(uid, None)
@@ -144,8 +144,11 @@ class Mirrors:
         group = self._cluster.raft.group(uid)
         if group is None:
             return
-        is_wanted = self._ordered.get(uid, by_policy)
-        group.block(blocks and is_wanted)
+        is_wanted = self._ordered.get(uid, policy is None or policy.synchronises)
+        group.block(policy is not None and policy.blocks and is_wanted)
+        member = self._queues.quorum(uid)
+        if member is not None and policy is not None:
+            member.bound_batches(policy.batch_size)
         right = view.right_of(self._cluster.member)
         if right == 0 or right in view.synchronised:
             return

@@ -138,16 +138,20 @@ class Placing:
 
     def _size_of(self, kind: str, arguments: Mapping[str, object]) -> int:
         """Members of a new queue; of a stream that says nothing all nodes, as in RabbitMQ."""
-        is_stream = kind == STREAM
-        size = arguments.get(STREAM_SIZE if is_stream else INITIAL_SIZE)
-        absent = len(self._cluster_snapshot.members()) if is_stream else self._group_size
-        wanted = int(size) if isinstance(size, int) else absent
+        absent = len(self._cluster_snapshot.members()) if kind == STREAM else self._group_size
+        wanted = initial_size(kind, arguments) or absent
         return max(1, min(wanted, len(self._cluster_snapshot.members())))  # The machine refuses 0.
 
     def _warn(self, text: str) -> None:
         if text and text not in self._warned and len(self._warned) < WARNINGS_MAX:
             self._warned.add(text)
             log.warning("a new quorum queue: %s", text)
+
+
+def initial_size(kind: str, arguments: Mapping[str, object]) -> int:
+    """The members that the declaration asked for; 0: it left that to the cluster."""
+    size = arguments.get(STREAM_SIZE if kind == STREAM else INITIAL_SIZE)
+    return int(size) if isinstance(size, int) else 0
 
 
 class Load:

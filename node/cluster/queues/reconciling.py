@@ -28,10 +28,11 @@ from node.cluster.coordination.coordination_interface import Coordination
 from node.cluster.membership.member_changes import Membership, Refused
 from node.cluster.queues.cluster_snapshot import Chosen, ClusterSnapshot, is_quorum, placement_tag
 from node.cluster.queues.log_groups import GroupRow, Groups
+from node.cluster.queues.placing import initial_size
 from node.events.logs import ids_of
 from queues.definitions.broker_objects import Queue, Uid
 from queues.definitions.metadata_commands import SetQueueMembers
-from queues.definitions.queue_arguments import QUORUM
+from queues.definitions.queue_arguments import QUORUM, queue_type
 from queues.placement.leader_traffic import AUTO, mode_of
 from queues.placement.queue_placement import CLIENT_LOCAL, QUEUES_COUNTED_MAX
 from queues.placement.regrouping import rebalance, reconciled
@@ -48,7 +49,6 @@ SETTLED_MS: Final = 10_000  # after the last node came or went, before leaders a
 IDLE_MS: Final = 90_000  # after that, before those of queues that follow their traffic are
 TARGET_SIZE: Final = "x-quorum-target-group-size"
 TARGET_SIZE_BY_POLICY: Final = "x-target-group-size"
-INITIAL_SIZE: Final = "x-quorum-initial-group-size"
 URGENT_MS: Final = 30_000  # after a node has become a member, or none any more
 NEVER_MS: Final = 1 << 62
 
@@ -240,8 +240,7 @@ class Reconciling:
                 return int(found)
         if self._rules.target_group_size:
             return self._rules.target_group_size
-        initial = arguments.get(INITIAL_SIZE)
-        return int(initial) if isinstance(initial, int) else self._rules.group_size
+        return initial_size(queue_type(dict(arguments)), arguments) or self._rules.group_size
 
     # Leaders
 

@@ -69,7 +69,8 @@ class Channel:
 
     def __post_init__(self) -> None:
         oversized = OversizedHeaders(lambda: 0)
-        self.deliveries = Deliveries(self.sink, opened(CHANNEL), CHANNEL, Counts(), oversized)
+        sink, counts = self.sink, Counts()
+        self.deliveries = Deliveries(sink, sink, opened(CHANNEL), CHANNEL, counts, oversized)
 
     def consume(self, tag: str, queue: Queue, no_ack: bool = False, prefetch: int = 0) -> None:
         self.deliveries.prefetch = prefetch

@@ -116,7 +116,7 @@ def new_channel(quorum: bool = False) -> Channel:
     connection = opened(CHANNEL)
     sink = FakeSink()
     counts = Counts()
-    deliveries = Deliveries(sink, connection, CHANNEL, counts, OversizedHeaders(lambda: 0))
+    deliveries = Deliveries(sink, sink, connection, CHANNEL, counts, OversizedHeaders(lambda: 0))
     queues = {uid: FakeQueue(uid, quorum=quorum) for uid in (1, 2)}
     for uid, queue in queues.items():
         for first in range(1, 65, 8):
@@ -443,7 +443,7 @@ def test_a_consumer_that_ends_at_a_failover_gives_all_back_and_its_tags_stay_kno
     channel.write()
     channel.deliver(failing.number, 3, 1)
     channel.commands()
-    assert channel.deliveries.fail_over(failing.number) is failing
+    assert channel.deliveries.take_cancelled(failing.number) is failing
     assert channel.commands(1) == [
         ("settle", 1, RETURN_UNSEEN, [(3, 1)]),
         ("settle", 1, RELEASE, [(1, 2)]),
@@ -453,7 +453,7 @@ def test_a_consumer_that_ends_at_a_failover_gives_all_back_and_its_tags_stay_kno
     channel.settle(3, 3)
     assert channel.commands(1) == []
     assert channel.commands(2)[1:] == [("settle", 2, ACCEPT, [(1, 1)])]
-    assert channel.deliveries.fail_over(failing.number) is None
+    assert channel.deliveries.take_cancelled(failing.number) is None
 
 
 def test_a_transaction_keeps_what_is_settled_and_the_queues_hear_nothing() -> None:

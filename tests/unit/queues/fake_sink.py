@@ -1,6 +1,6 @@
 """A session that writes down what the queues tell it (`queues.queue_host.SessionSink`)."""
 
-from queues.machine.commands import SessionId
+from queues.machine.commands import ConsumerKey, SessionId
 from queues.sessions.credit import CreditActor, CreditSpec
 
 Told = tuple[object, ...]
@@ -63,6 +63,9 @@ class FakeSink:
 
     def on_detached(self, uid: int, number: int, goes: bool) -> None:
         self.told.append(("detached", uid, number, goes))
+
+    def on_cancelled(self, uid: int, key: ConsumerKey) -> None:
+        self.told.append(("cancelled", uid, key))
 
     def on_activated(self, uid: int, number: int, active: bool) -> None:
         self.told.append(("activated", uid, number, active))

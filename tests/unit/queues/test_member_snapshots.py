@@ -1,6 +1,10 @@
-"""How often a member of a quorum queue takes snapshots: seldom where much comes in."""
+"""Snapshots of a member of a quorum queue: how often, and in which slices others get them."""
 
+from collections.abc import Sequence
+
+from queues.hosts.quorum_entry import take_runs
 from queues.hosts.quorum_member import LATE_BYTES, LATE_ENTRIES, SNAPSHOT_REST_MS, QuorumMember
+from queues.hosts.quorum_snapshot import OF_BODIES
 from queues.machine.commands import Tick
 from tests.sim.queues.group_world import GroupWorld
 
@@ -47,6 +51,44 @@ class Alone:
             assert self.member.order(Tick())
             self.rest()
             assert self.member.applied_index == applied + 1
+
+    def publish(self, count: int) -> None:
+        session = self.world.new_session()
+        (node,) = self.world.alive()
+        session.connect(node)
+        self.rest()
+        session.publish([b"body"] * count)
+        self.rest()
+        assert self.member.ready_count == count
+
+    def batches(self) -> list[int]:
+        """Messages in each slice of bodies of the newest snapshot, as another member gets it."""
+        found: list[int] = []
+        number = 0
+        is_over = False
+
+        def read(parts: Sequence[bytes] | None, is_last: bool) -> None:
+            nonlocal is_over
+            assert parts is not None
+            if parts[0] == OF_BODIES:
+                runs = take_runs(b"".join(parts[1:]), 0)
+                found.append(sum(chunk.count() for _, chunk in runs))
+            is_over = is_last
+
+        while not is_over:
+            self.member.read_slice(self.snapshot_index, number, read)
+            number += 1
+            self.rest()
+        return found
+
+
+def test_batches_of_a_synchronisation_have_at_most_the_messages_of_the_policy() -> None:
+    alone = Alone()
+    alone.publish(10)
+    alone.member.bound_batches(4)
+    alone.commit(ENTRIES)
+    assert alone.batches() == [4, 4, 2]
+    assert alone.batches() == [4, 4, 2], "where they are cut is known now"
 
 
 def test_a_queue_that_rested_takes_a_snapshot_as_soon_as_it_may() -> None:

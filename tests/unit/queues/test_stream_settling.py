@@ -1,5 +1,7 @@
 """What a consumer of a stream keeps of its deliveries: nothing of what it has settled."""
 
+from typing import Any
+
 import pytest
 
 from queues.machine.commands import Attach, consumer_key
@@ -12,7 +14,9 @@ from tests.unit.queues.messages import chunk_of
 def consumer_with(*counts: int) -> StreamConsumer:
     """A consumer that received runs of so many messages, the first one with number 1."""
     sink = FakeSink()
-    consumer = StreamConsumer(sink, Attach(consumer_key(sink.session, 1), 0, True, False, 0), NEXT)
+    attach = Attach(consumer_key(sink.session, 1), 0, True, False, 0)
+    unread: Any = None
+    consumer = StreamConsumer(sink, attach, (NEXT, sink), unread)
     first = 1
     for count in counts:
         consumer.delivered.append(Delivered(first, count, chunk_of([b"x"] * count), 0))

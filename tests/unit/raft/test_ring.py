@@ -295,6 +295,19 @@ def test_the_throughput_of_a_synchronisation_is_limited() -> None:
     assert ticks >= 8, "400 bytes, of which the last 100 need not be waited for, at 25 a tick"
 
 
+def test_a_limit_of_throughput_is_used_up() -> None:
+    rings = Rings([1, 2])
+    rings.cores[2].slice_bytes_per_tick = 250
+    joined(rings)
+    rings.publish(b"z")
+    rings.snapshot(2)
+    ticks = 0
+    while rings.cores[3].is_hollow:
+        rings.tick()
+        ticks += 1
+        assert ticks < 2, "400 bytes, in slices of 100"
+
+
 def test_the_blocking_form_takes_no_proposals_until_all_are_synchronised() -> None:
     rings = Rings([1, 2])
     rings.cores[1].blocks = True

@@ -14,6 +14,7 @@ from node.events.events import Events
 from queues.definitions.broker_objects import MirrorView, Queue, Uid
 from queues.definitions.metadata_commands import DeleteQueue, PutPolicy, SetMirrorView
 from queues.definitions.metadata_outcomes import Refused
+from queues.definitions.mirror_policy import MirrorPolicy
 from raft.ring_view import RingView
 from tests.unit.node.cluster.operating_world import OperatingWorld
 
@@ -49,8 +50,9 @@ class FakeRings:
         view = ring_view(queue.mirrors)
         return Report(view, self.synchronised, 0, self.needs_term, *self.acked_and_last)
 
-    def synchronise(self, queue: Queue, view: RingView, by_policy: bool, blocks: bool) -> None:
-        self.asked.append((int(queue.uid), by_policy, blocks))
+    def synchronise(self, queue: Queue, view: RingView, policy: MirrorPolicy | None) -> None:
+        assert policy is not None
+        self.asked.append((int(queue.uid), policy.synchronises, policy.blocks))
 
     def order(self, uid: int, is_wanted: bool) -> None:
         raise AssertionError("no operator orders anything")

@@ -470,12 +470,12 @@ def test_a_lost_link_resumes_the_sessions_of_every_queue_led_there() -> None:
 
 
 class Failovers:
-    """Keeps `FailoverSink`."""
+    """Keeps `CancelSink`."""
 
     def __init__(self) -> None:
         self.keys: list[int] = []
 
-    def on_failover(self, uid: int, key: ConsumerKey) -> None:
+    def on_cancelled(self, uid: int, key: ConsumerKey) -> None:
         assert uid == UID
         self.keys.append(key)
 
