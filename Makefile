@@ -36,7 +36,7 @@ PURE_TESTS := tests/sim/mutants $(PURE_NODES:%=tests/conformance/test_%.py) \
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help python install docs tools run lint check format test test-part test-pure test-compiled test-spark faults fuzz-http mutants wheel bench clean sim \
+.PHONY: help python install docs tools run lint check format test test-part test-pure test-compiled test-spark test-spark-deployments faults fuzz-http mutants wheel bench clean sim \
         chaos compose-up compose-down compose-test
 
 help:
@@ -44,6 +44,7 @@ help:
 	@echo "make test           the whole test suite on the compiled build, most of it on the pure one"
 	@echo "make test-part      the half of it on the pure build; test-compiled: the other; test-pure: all on the pure one"
 	@echo "make test-spark     the data source for PySpark; installs the extra spark (400 MB), needs Java"
+	@echo "make test-spark-deployments   the same on a standalone cluster, and over Spark Connect"
 	@echo "make install        the development environment alone (.venv)"
 	@echo "make tools          what tests of bad networks need: Toxiproxy, in .tools (needs Go)"
 	@echo "make lint           format, lint, types and import floors alone"
@@ -139,6 +140,10 @@ compose-test: install
 test-spark: install
 	@WARREN_PURE=1 $(DEV)/python -m pip install --quiet --no-build-isolation --editable '.[spark]'
 	$(DEV)/python -m pytest tests/spark
+
+test-spark-deployments: install
+	@WARREN_PURE=1 $(DEV)/python -m pip install --quiet --no-build-isolation --editable '.[spark]' 'pyspark[connect]'
+	WARREN_LONG=1 $(DEV)/python -m pytest tests/spark/test_deployments.py
 
 docs: install
 	$(DEV)/python tools/reference.py
