@@ -17,7 +17,6 @@ BY_SERVICE: Final = (
 )
 NO_MIRRORS: Final = "list_policies and list_queues show which queues have mirrors"
 BY_POLICY: Final = "set a policy with max-age or max-length-bytes"
-BY_CONSUMERS: Final = "list_stream_consumers shows which are active, and their groups (properties)"
 NO_ENCRYPTION: Final = (
     "values of the configuration are not encrypted: write file:PATH or env:NAME in their place"
 )
@@ -49,9 +48,6 @@ ABSENT: Final[Mapping[str, str]] = {
     ),
     "coordinator_status": "streams have no coordinator: see stream_status",
     "set_stream_retention_policy": BY_POLICY,
-    **dict.fromkeys(
-        ("list_stream_consumer_groups", "list_stream_group_consumers"), BY_CONSUMERS
-    ),
     **dict.fromkeys(
         ("encode", "decode", "encrypt_conf_value", "decrypt_conf_value"), NO_ENCRYPTION
     ),

@@ -4,14 +4,21 @@ from typing import Final, TextIO
 
 from node.cli.api import Api
 from node.cli.cluster_commands import NODE, add_member, delete_member
-from node.cli.verbs import Argument, BadCall, Commands, Options, Verb, done, path, show
+from node.cli.lists import at
+from node.cli.verbs import Argument, BadCall, Commands, Options, Row, Verb, done, path, show
 
 COLUMNS: Final = ("type", "name", "tracking_value")
 STATUS_COLUMNS: Final = (
     *("role", "node", "epoch", "offset", "committed_offset", "first_offset", "readers"),
     "segments",
 )
+GROUP_COLUMNS: Final = ("stream", "reference", "partition_index", "consumers")
+MEMBER_COLUMNS: Final = ("subscription_id", "connection_name", "state")
+NO_PARTITION: Final = -1
+NO_GROUP: Final = "no group '{reference}' of consumers of stream '{stream}' in vhost '{vhost}'"
 QUEUE: Final = Argument("queue")
+STREAM: Final = Argument("--stream")
+REFERENCE: Final = Argument("--reference")
 
 
 def list_tracking(api: Api, options: Options, out: TextIO) -> None:
@@ -82,7 +89,78 @@ def restart(api: Api, options: Options, out: TextIO) -> None:
     done(options, out)
 
 
+def grouped(api: Api, options: Options) -> dict[tuple[str, str], list[Row]]:
+    """Single active consumers by stream and by the reference of their group."""
+    found: dict[tuple[str, str], list[Row]] = {}
+    for row in api.get_list(path("stream", "consumers", options.vhost)):
+        if at(row, "properties.single-active-consumer") == "true":
+            group = str(at(row, "queue.name")), str(at(row, "properties.name"))
+            found.setdefault(group, []).append(row)
+    return found
+
+
+def list_groups(api: Api, options: Options, out: TextIO) -> None:
+    orders: dict[str, dict[str, object]] = {}
+    rows: list[Row] = []
+    for (stream, reference), consumers in sorted(grouped(api, options).items()):
+        name = str(at(consumers[0], "properties.super-stream") or "")
+        if name and name not in orders:
+            orders[name] = partition_orders(api, options.vhost, name)
+        index = orders.get(name, {}).get(stream, NO_PARTITION)
+        values = (stream, reference, index, len(consumers))
+        rows.append(dict(zip(GROUP_COLUMNS, values, strict=True)))
+    show(rows, GROUP_COLUMNS, options, out)
+
+
+def partition_orders(api: Api, vhost: str, name: str) -> dict[str, object]:
+    """The place of each partition in its super stream."""
+    bindings = api.get_list(path("exchanges", vhost, name, "bindings", "source"))
+    return {
+        str(each["destination"]): at(each, "arguments.x-stream-partition-order")
+        for each in bindings
+    }
+
+
+def list_group(api: Api, options: Options, out: TextIO) -> None:
+    consumers = grouped(api, options).get((options.stream, options.reference))
+    if consumers is None:
+        raise BadCall(f"{options.command}: {NO_GROUP.format(**vars(options))}")
+    rows: list[Row] = []
+    for each in consumers:
+        state = "active" if each["active"] else "inactive"
+        values = (each["subscription_id"], at(each, "connection_details.name"), state)
+        rows.append(dict(zip(MEMBER_COLUMNS, values, strict=True)))
+    show(rows, MEMBER_COLUMNS, options, out)
+
+
+def reset_offset(api: Api, options: Options, out: TextIO) -> None:
+    place = path("stream", options.vhost, options.stream, "tracking", "reset-offset")
+    api.post(place, {"reference": options.reference})
+    done(options, out, "OK")
+
+
 STREAMS: Final[Commands] = {
+    "list_stream_consumer_groups": Verb(
+        "list the groups of single active consumers of streams",
+        "Listing stream consumer groups in vhost {vhost} ...",
+        (),
+        list_groups,
+        in_vhost=True,
+    ),
+    "list_stream_group_consumers": Verb(
+        "list the consumers of a group of single active consumers",
+        "Listing consumers of group {reference} of stream {stream} in vhost {vhost} ...",
+        (STREAM, REFERENCE),
+        list_group,
+        in_vhost=True,
+    ),
+    "reset_offset": Verb(
+        "set the stored offset of a consumer of a stream to 0",
+        "Resetting offset of reference {reference} on stream {stream} in vhost {vhost} ...",
+        (STREAM, REFERENCE),
+        reset_offset,
+        in_vhost=True,
+    ),
     "add_replica": Verb(
         "add a replica to a stream",
         "Adding a replica for queue {queue} on node {node}...",

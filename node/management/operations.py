@@ -64,6 +64,10 @@ class Operations(Protocol):
     async def purge(self, queue: Queue) -> int:
         """How many messages went."""
 
+    async def reset_offset(self, queue: Queue, reference: bytes) -> bool:
+        """Set the offset that a stream has stored for a consumer to 0; False: it has stored none.
+        TimeoutError: the stream has no leader."""
+
     def retired(
         self, queue: Queue, *, if_empty: bool, if_unused: bool
     ) -> AbstractAsyncContextManager[tuple[int, int]]:

@@ -31,6 +31,7 @@ from queues.routing.content import Content091
 from queues.routing.copies import copies_of, without_hidden
 from queues.routing.router import Route
 from queues.sessions.publishing import Targets
+from queues.streams.host import StreamHost
 from warren.wire.amqp091.deliver import build, extract, header_frame_bytes
 from warren.wire.amqp091.events import INFO_EXPIRATION, INFO_PERSISTENT, INFO_PRIORITY
 from warren.wire.amqp091.properties import BasicProperties, decode_properties
@@ -110,6 +111,29 @@ class LiveOperations:
             raise self._broker.queues.gone_error(host) from error
         finally:
             self._end(session)
+
+    async def reset_offset(self, queue: Queue, reference: bytes) -> bool:
+        """See Operations."""
+        host = self._broker.queues.host(queue.uid)
+        assert isinstance(host, StreamHost)
+        async with asyncio.timeout(RETIRE_S):
+            if await self._stored_offset(host, reference) is None:
+                return False
+            self._broker.turn.begin()
+            host.store_offset(reference, 0)
+            await self._stored_offset(host, reference)
+        return True
+
+    async def _stored_offset(self, host: StreamHost, reference: bytes) -> int | None:
+        answered: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
+
+        def told(offset: int | None) -> None:
+            if not answered.done():
+                answered.set_result(offset)
+
+        self._broker.turn.begin()
+        host.query_offset(reference, told)
+        return await answered
 
     @asynccontextmanager
     async def retired(

@@ -498,16 +498,53 @@ def test_the_connection_is_listed(node: StreamNode) -> None:
     play(test)
 
 
-def test_clients_of_streams_are_listed(
-    node: StreamNode, capsys: pytest.CaptureFixture[str]
+@pytest.fixture
+def shown(node: StreamNode, capsys: pytest.CaptureFixture[str]) -> Callable[..., list[str]]:
+    """The rows that a command of `warrenctl` prints as CSV."""
+
+    def run(*words: str) -> list[str]:
+        command = ["--node-url", node.management_url, "--formatter", "csv", "-q", *words]
+        assert warrenctl(command) == 0
+        return capsys.readouterr().out.splitlines()[1:]
+
+    return run
+
+
+def test_groups_of_consumers_are_listed_and_their_offset_is_reset(
+    node: StreamNode, shown: Callable[..., list[str]]
 ) -> None:
     api = HttpApi(node.management_url)
+    group = ("--stream", "grouped", "--reference", "shop")
+    reset = "/stream/%2F/grouped/tracking/reset-offset"
 
-    def shown(*words: str) -> list[str]:
-        assert (
-            warrenctl(["--node-url", node.management_url, "--formatter", "csv", "-q", *words]) == 0
-        )
-        return capsys.readouterr().out.splitlines()[1:]
+    async def test() -> None:
+        async with stream(node, "grouped") as producer:
+            for _ in range(10):
+                await producer.send_wait("grouped", AMQPMessage(body=b"x"))
+            consumer = Grouped(node, "grouped")
+            await consumer.begin()
+            tracking = "/stream/%2F/grouped/tracking"
+            await until(lambda: api.get(tracking)["offsets"] == {"shop": 9})
+            assert shown("list_stream_consumer_groups") == ["grouped,shop,-1,1"]
+            (member,) = shown("list_stream_group_consumers", *group)
+            assert member.endswith(",active")
+            await consumer.close()
+            await until(lambda: shown("list_stream_consumer_groups") == [])
+            assert shown("reset_offset", *group) == []
+            assert api.get(tracking)["offsets"] == {"shop": 0}
+            check_refusals()
+
+    def check_refusals() -> None:
+        for reference, code in (("none", 404), ("", 400), ("x" * 256, 400), (5, 400)):
+            assert api.refused("POST", reset, {"reference": reference})[0] == code
+        other = reset.replace("grouped", "none")
+        assert api.refused("POST", other, {"reference": "shop"})[0] == 404
+
+    play(test)
+
+
+def test_clients_of_streams_are_listed(node: StreamNode, shown: Callable[..., list[str]]) -> None:
+    api = HttpApi(node.management_url)
 
     async def test() -> None:
         async with stream(node, "listed") as producer:

@@ -10,7 +10,7 @@ from typing import Any, Final
 from aiohttp import web
 
 from node.definitions.super_streams import creation, deletion, partition_fault, rollback
-from node.management.access import Context, asked_vhosts
+from node.management.access import Context, asked_vhosts, caller_of
 from node.management.api.connections import closed
 from node.management.bodies import Body, arguments, path_name, read_body, text, whole
 from node.management.changes import HttpActor, acting, change, refused
@@ -24,6 +24,7 @@ from node.streams.commands import stream_arguments
 from node.streams.endpoint import PROTOCOL
 from queues.definitions.metadata_commands import Command
 from queues.definitions.super_streams import PARTITIONS_MAX, partition_bindings, partition_names
+from queues.machine.commands import NAME_BYTES_MAX
 from warren.wire.errors import ProtocolError
 
 TRACKING: Final = "stream tracking"  # a question to other nodes: [vhost, stream]
@@ -55,6 +56,7 @@ class StreamClients:
             web.get("/api/stream/publishers/{vhost}", self.publishers),
             web.get("/api/stream/publishers/{vhost}/{queue}", self.publishers),
             web.get("/api/stream/{vhost}/{queue}/tracking", self.tracking),
+            web.post("/api/stream/{vhost}/{queue}/tracking/reset-offset", self.reset_offset),
             web.put(SUPER_STREAM, self.create),
             web.delete(SUPER_STREAM, self.delete),
         ]
@@ -84,20 +86,42 @@ class StreamClients:
         return await self._lists.reply(request, STREAM_PUBLISHER, chosen_in(request))
 
     async def tracking(self, request: web.Request) -> web.Response:
-        (vhost,) = asked_vhosts(self._context, request)
-        name = request.match_info["queue"]
-        queue = self._context.view.queue(vhost, name)
-        if queue is None or queue.type != "stream":
-            raise ApiError.not_found()
+        vhost, name = self._stream(request)
         found = await self._tracking(vhost, name)
         if found is None:
-            reason = "The stream leader is not available"
-            raise ApiError(503, "service_unavailable", reason)
+            raise no_leader()
         parts = {"offsets": dict(found.offsets), "writers": dict(found.publishers)}
         kind = request.query.get("type", "")
         if kind in ("offset", "writer"):
             parts = {f"{kind}s": parts[f"{kind}s"]}
         return json_reply(parts)
+
+    def _stream(self, request: web.Request) -> tuple[str, str]:
+        """Vhost and name in the path."""
+        (vhost,) = asked_vhosts(self._context, request)
+        name = request.match_info["queue"]
+        queue = self._context.view.queue(vhost, name)
+        if queue is None or queue.type != "stream":
+            raise ApiError.not_found()
+        return vhost, name
+
+    async def reset_offset(self, request: web.Request) -> web.Response:
+        """Set the offset that is stored for a consumer to 0."""
+        caller_of(request).require_administrator()
+        vhost, name = self._stream(request)
+        reference = text(await read_body(request), "reference")
+        if not 0 < len(reference.encode()) <= NAME_BYTES_MAX:
+            raise ApiError.bad_request(f"reference must have 1 to {NAME_BYTES_MAX} bytes")
+        operations = self._context.operations
+        queue = operations.metadata.vhosts[vhost].queues[name]
+        try:
+            is_stored = await operations.reset_offset(queue, reference.encode())
+        except TimeoutError:
+            raise no_leader() from None
+        if not is_stored:
+            reason = f"stream '{name}' has stored no offset for '{reference}'"
+            raise ApiError.not_found(reason)
+        return web.Response(status=204)
 
     async def create(self, request: web.Request) -> web.Response:
         """201, or 204 if there is such a super stream with the same partitions."""
@@ -173,6 +197,10 @@ class StreamClients:
         found = self._context.view.stream_tracking(vhost, name)
         if found is not None:
             yield [dict(found.offsets), dict(found.publishers)]
+
+
+def no_leader() -> ApiError:
+    return ApiError(503, "service_unavailable", "The stream leader is not available")
 
 
 def parts_of(name: str, body: Body) -> tuple[list[str], list[str]]:

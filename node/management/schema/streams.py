@@ -4,6 +4,7 @@ from typing import Final
 
 from node.management.schema.connections import CONNECTION, PEER
 from node.management.schema.model import (
+    ADMINISTRATOR,
     ANY,
     BOOLEAN,
     COUNT,
@@ -11,10 +12,12 @@ from node.management.schema.model import (
     Query,
     deletes,
     lists,
+    posts,
     puts,
     reads,
     record,
     table,
+    wanted,
 )
 from node.management.schema.nodes import QUEUE_NAME
 
@@ -88,6 +91,13 @@ OPERATIONS: Final = (
         "What a stream remembers by name: offsets of consumers, ids of publishers.",
         TRACKING,
         query=(KIND,),
+        refusals=(503,),
+    ),
+    posts(
+        f"{BASE}/{{vhost}}/{{queue}}/tracking/reset-offset",
+        "Set the offset that a stream has stored for a consumer to 0.",
+        wanted({"reference": STRING}),
+        rights=ADMINISTRATOR,
         refusals=(503,),
     ),
 )

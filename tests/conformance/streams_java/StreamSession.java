@@ -19,6 +19,8 @@ import java.util.function.BooleanSupplier;
 /** RabbitMQ's Java client for streams does the usual things; one line for each, "STEP RESULT". */
 public final class StreamSession {
   static final int COUNT = 500;
+  // Of stream `java`: single messages, and batches with each compression.
+  static final int TOTAL = (1 + Compression.values().length) * COUNT;
 
   public static void main(String[] arguments) throws Exception {
     int port = Integer.parseInt(arguments[1]);
@@ -85,14 +87,19 @@ public final class StreamSession {
 
   static void published(Environment environment) throws Exception {
     environment.streamCreator().stream("java").maxLengthBytes(ByteCapacity.GB(1)).create();
-    for (boolean isBatch : new boolean[] {false, true}) {
-      var builder = environment.producerBuilder().stream("java");
-      if (isBatch) {
-        builder.subEntrySize(50).compression(Compression.GZIP);
+    int sent = COUNT;
+    try (Producer producer = environment.producerBuilder().stream("java").build()) {
+      send(producer, 0, COUNT);
+    }
+    for (Compression compression : Compression.values()) {
+      try (Producer producer =
+          environment.producerBuilder().stream("java")
+              .subEntrySize(50)
+              .compression(compression)
+              .build()) {
+        send(producer, sent, sent + COUNT);
       }
-      try (Producer producer = builder.build()) {
-        send(producer, isBatch ? COUNT : 0, isBatch ? 2 * COUNT : COUNT);
-      }
+      sent += COUNT;
     }
     ConcurrentLinkedQueue<String> found = new ConcurrentLinkedQueue<>();
     AtomicInteger wrong = new AtomicInteger();
@@ -109,10 +116,10 @@ public final class StreamSession {
                   found.add(body);
                 })
             .build();
-    say("read", until(() -> found.size() == 2 * COUNT) + "," + wrong.get());
+    say("read", until(() -> found.size() == TOTAL) + "," + wrong.get());
     consumer.close();
     StreamStats stats = environment.queryStreamStats("java");
-    say("stats", stats.firstOffset() + "," + (stats.committedChunkId() < 2 * COUNT));
+    say("stats", stats.firstOffset() + "," + (stats.committedChunkId() < TOTAL));
   }
 
   static void named(Environment environment) throws Exception {
@@ -211,14 +218,14 @@ public final class StreamSession {
     ConcurrentLinkedQueue<Long> first = new ConcurrentLinkedQueue<>();
     ConcurrentLinkedQueue<Long> second = new ConcurrentLinkedQueue<>();
     Consumer one = alone(environment, first);
-    until(() -> first.size() == 2 * COUNT);
+    until(() -> first.size() == TOTAL);
     Consumer other = alone(environment, second);
     say("active", first.size() + "," + second.size());
     one.close();
     try (Producer producer = environment.producerBuilder().stream("java").build()) {
-      send(producer, 2 * COUNT, 2 * COUNT + 5);
+      send(producer, TOTAL, TOTAL + 5);
     }
-    say("next", until(() -> second.contains(2L * COUNT + 4)) + "," + second.peek());
+    say("next", until(() -> second.contains(TOTAL + 4L)) + "," + second.peek());
     other.close();
   }
 

@@ -50,6 +50,9 @@ class FakeOperations:
     async def delete_vhost(self, name: str) -> None:
         await self.carry_out(DeleteVhost(name))
 
+    async def reset_offset(self, queue: Queue, reference: bytes) -> bool:
+        raise NotImplementedError
+
     async def purge(self, queue: Queue) -> int:
         return 0
 

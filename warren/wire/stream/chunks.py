@@ -22,7 +22,6 @@ CHUNK_HEAD: Final = Struct(">BBHIqQQIIII")
 SINGLE_HEAD: Final = Struct(">QI")  # publishing id, bytes; of a batch these are 2 GB or more
 BATCH: Final = 0x80
 NONE: Final = 0
-GZIP: Final = 1
 NAMES: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 UNPACKED_BYTES_MAX: Final = 16 << 20  # of one batch
 ENTRIES_MAX: Final = 65_535  # of a chunk: its count is a u16
@@ -84,19 +83,22 @@ def _take_batch(fields: Fields) -> tuple[bytes, ...]:
 
 
 def _unpacked(kind: int, packed: bytes, size: int) -> bytes:
+    """BadFrame also if there are other than `size` bytes; no more of them are ever unpacked."""
     if kind == NONE:
         return packed
-    if kind != GZIP:
-        name = NAMES[kind] if kind < len(NAMES) else str(kind)
-        raise Unsupported(f"compression {name}; allowed: none, gzip")
-    unpacking = zlib.decompressobj(wbits=31)
+    if kind >= len(NAMES):
+        raise Unsupported(f"compression {kind}; allowed: {', '.join(NAMES)}")
+    import cramjam  # Few publishers compress, and each start would pay for it.
+
+    codec = (cramjam.gzip, cramjam.snappy, cramjam.lz4, cramjam.zstd)[kind - 1]
+    content = bytearray(size)
     try:
-        content = unpacking.decompress(packed, size + 1)
-    except zlib.error as error:
-        raise BadFrame(f"a batch cannot be unpacked: {error}") from None
-    if len(content) != size:
+        count = codec.decompress_into(packed, content)
+    except cramjam.DecompressionError as error:
+        raise BadFrame(f"a batch cannot be unpacked by {NAMES[kind]}: {error}") from None
+    if count != size:
         raise BadFrame(f"a batch has other than the {size} bytes that it says")
-    return content
+    return bytes(content)
 
 
 def encode_chunk(

@@ -4,6 +4,7 @@ import gzip
 import zlib
 from time import process_time
 
+import cramjam
 import pytest
 
 from warren.wire.stream import codes
@@ -154,10 +155,29 @@ def test_entries_that_are_none_are_refused(entry: bytes) -> None:
         take_entry(publish(entry), False)
 
 
-@pytest.mark.parametrize(("kind", "name"), [(2, "snappy"), (3, "lz4"), (4, "zstd"), (7, "7")])
-def test_compressions_that_cannot_be_undone_are_named_and_passed_over(kind: int, name: str) -> None:
-    fields = publish(batch(1, kind, b"packed", 1, 5), single(2, b"a"))
-    with pytest.raises(Unsupported, match=name):
+CODECS = {1: cramjam.gzip, 2: cramjam.snappy, 3: cramjam.lz4, 4: cramjam.zstd}
+
+
+@pytest.mark.parametrize("kind", CODECS)
+def test_batches_are_unpacked_by_each_compression(kind: int) -> None:
+    content = listed(b"a", b"b" * 1000)
+    packed = bytes(CODECS[kind].compress(content))
+    fields = publish(batch(1, kind, packed, 2, len(content)))
+    assert take_entry(fields, False) == Entry(1, "", (b"a", b"b" * 1000))
+    for wrong in (
+        batch(1, kind, packed[:-3], 2, len(content)),
+        batch(1, kind, b"packed by none of them", 1, 5),
+        batch(1, kind, packed, 2, len(content) - 1),
+        batch(1, kind, packed, 2, len(content) + 1),
+        batch(1, kind, bytes(CODECS[kind].compress(bytes(1 << 20))), 1, 5),
+    ):
+        with pytest.raises(BadFrame, match=r"unpacked|other than"):
+            take_entry(publish(wrong), False)
+
+
+def test_a_compression_without_a_name_is_refused_and_passed_over() -> None:
+    fields = publish(batch(1, 7, b"packed", 1, 5), single(2, b"a"))
+    with pytest.raises(Unsupported, match="compression 7; allowed: none, gzip, snappy, lz4, zstd"):
         take_entry(fields, False)
     assert take_entry(fields, False) == Entry(2, "", (b"a",))
 
