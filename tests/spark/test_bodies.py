@@ -174,9 +174,11 @@ def test_a_schema_that_is_wrong_is_refused(schema: str, text: str) -> None:
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"bodyFormat": "xml"}, "option 'bodyFormat' is 'xml'; allowed: binary, text, json"),
-        ({"bodyFormat": "json"}, "'bodyFormat' is 'json', which needs the option 'schema'"),
-        ({"schema": "a int"}, "'bodyFormat' is 'binary', which has no schema"),
+        ({"bodyFormat": "xml"}, "option 'bodyFormat' is 'xml'; allowed: binary, text, json, avro"),
+        ({"bodyFormat": "json"}, "'bodyFormat' is 'json', which needs 'schema'"),
+        ({"bodyFormat": "avro"}, "'bodyFormat' is 'avro', which needs 'avroSchema'"),
+        ({"schema": "a int"}, "option 'schema' is for the option 'bodyFormat' 'json', not 'bina"),
+        ({"avroSchema": '"int"', "bodyFormat": "text"}, "'avroSchema' is for the option 'bodyFo"),
         ({"badBody": "null"}, "option 'badBody' needs the option 'bodyFormat'"),
         ({"bodyFormat": "text", "badBody": "drop"}, "'badBody' is 'drop'; allowed: fail, null"),
         ({"startingTimestamp": "soon"}, "'startingTimestamp' is 'soon'; allowed: milliseconds"),

@@ -60,6 +60,10 @@ def test_json_bodies_are_columns(spark: Any, url: str) -> None:
         load(spark, url, **options).collect()
     texts = load(spark, url, stream="log", bodyFormat="text").where("body LIKE '%more%'")
     assert [each.offset for each in texts.collect()] == [1]
+    pytest.importorskip("fastavro")
+    send(url, "log", b"\x06abc")
+    avro = {"bodyFormat": "avro", "avroSchema": '"string"', "startingOffset": 3}
+    assert [each.body for each in load(spark, url, stream="log", **avro).collect()] == ["abc"]
     with pytest.raises(Exception, match="field 'id' has the type 'bigin'"):
         load(spark, url, **options | {"schema": "id bigin"})
 

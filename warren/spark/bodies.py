@@ -1,4 +1,4 @@
-"""Bodies as text or JSON: the column `body` of a batch in the type that was asked for. No I/O.
+"""Bodies as text, JSON or Avro: the column `body` of a batch in the type that is asked for. No I/O.
 
     decoder = decoder_of(options)            # None: bodies stay binary
     batch = decoder.decode(batch)            # BadBody names the stream and the offset
@@ -12,15 +12,19 @@ from collections.abc import Callable
 from datetime import UTC, date, datetime
 from decimal import Context, Decimal, InvalidOperation
 from math import isfinite
-from typing import Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 import pyarrow
 
 from warren.spark.body_types import DIGITS_MAX, Type, parse_schema
-from warren.spark.options import ReadOptions
+from warren.spark.options import OptionError, ReadOptions
+
+if TYPE_CHECKING:
+    from warren.spark.avro import AvroSchema
 
 SHOWN_MAX: Final = 60  # characters of a value in an error
 EXACT: Final = Context(prec=DIGITS_MAX + 1)
+UNFIT: Final = (ValueError, TypeError, OverflowError)  # of pyarrow, for a value of another type
 Fit = Callable[[Any], Any]
 
 
@@ -48,15 +52,29 @@ class BodyDecoder:
             self._value(batch, row, body)
             for row, body in enumerate(batch.column(place).to_pylist())
         ]
-        field = pyarrow.field("body", self.kind)
-        return batch.set_column(place, field, pyarrow.array(values, self.kind))
+        try:
+            column = pyarrow.array(values, self.kind)
+        except UNFIT:
+            fitted = [self._fitted(batch, row, value) for row, value in enumerate(values)]
+            column = pyarrow.array(fitted, self.kind)
+        return batch.set_column(place, pyarrow.field("body", self.kind), column)
 
     def _value(self, batch: pyarrow.RecordBatch, row: int, body: bytes) -> Any:
         try:
             return self._decode(body)
         except ValueError as error:  # Of JSON, of UTF-8, or a misfit.
-            if self._is_lenient:
-                return None
+            return self._bad(batch, row, error)
+
+    def _fitted(self, batch: pyarrow.RecordBatch, row: int, value: Any) -> Any:
+        try:
+            pyarrow.array([value], self.kind)
+        except UNFIT as error:
+            return self._bad(batch, row, error)
+        return value
+
+    def _bad(self, batch: pyarrow.RecordBatch, row: int, error: Exception) -> None:
+        """In place of a body that does not fit. BadBody."""
+        if not self._is_lenient:
             queue, offset = (batch.column(name)[row].as_py() for name in ("queue", "offset"))
             where = f"queue '{queue}'" if offset is None else f"stream '{queue}', offset {offset}"
             raise BadBody(f"{where}: {error}; badBody=null makes such bodies null") from None
@@ -64,19 +82,30 @@ class BodyDecoder:
 
 def body_type(options: ReadOptions) -> Type:
     """Of the column `body`. OptionError: the schema is wrong."""
-    if options.body_format == "json":
-        return parse_schema(options.schema)
-    return pyarrow.string() if options.body_format == "text" else pyarrow.binary()
+    decoder = decoder_of(options)
+    return pyarrow.binary() if decoder is None else decoder.kind
 
 
 def decoder_of(options: ReadOptions) -> BodyDecoder | None:
-    """None: bodies stay binary."""
-    kind = body_type(options)
+    """None: bodies stay binary. OptionError: the schema is wrong."""
+    is_lenient = options.null_bad_bodies
     if options.body_format == "text":
-        return BodyDecoder(kind, _text, options.null_bad_bodies)
+        return BodyDecoder(pyarrow.string(), _text, is_lenient)
     if options.body_format == "json":
-        return BodyDecoder(kind, _json(kind), options.null_bad_bodies)
+        kind = parse_schema(options.schema)
+        return BodyDecoder(kind, _json(kind), is_lenient)
+    if options.body_format == "avro":
+        schema = _avro(options.schema)
+        return BodyDecoder(schema.kind, schema.decode, is_lenient)
     return None
+
+
+def _avro(text: str) -> "AvroSchema":
+    try:
+        from warren.spark.avro import parse_avro
+    except ImportError as error:
+        raise OptionError(f"option 'bodyFormat' is 'avro', which needs fastavro: {error}") from None
+    return parse_avro(text)
 
 
 def _text(body: bytes) -> str:

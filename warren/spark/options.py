@@ -18,7 +18,7 @@ READ: Final = (
     *("stream", "superStream", "startingOffset", "startingTimestamp"),
     *("endingOffset", "endingTimestamp", "numPartitions"),
     *("maxMessagesPerTrigger", "maxBytesPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"),
-    *("failOnDataLoss", "bodyFormat", "schema", "badBody"),
+    *("failOnDataLoss", "bodyFormat", "schema", "avroSchema", "badBody"),
 )
 WRITE: Final = (
     *COMMON,
@@ -27,7 +27,8 @@ WRITE: Final = (
 PUBLISHER_ID_MAX: Final = 128  # characters
 SPARKS_OWN: Final = frozenset({"checkpointlocation"})  # Spark hands them on to the source
 FLAGS: Final = {"true": True, "false": False}
-BODY_FORMATS: Final = ("binary", "text", "json")
+BODY_FORMATS: Final = ("binary", "text", "json", "avro")
+SCHEMAS: Final = {"json": "schema", "avro": "avroSchema"}  # the option that a format needs
 TRIGGER_DELAY: Final = "15m"
 UNITS_S: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 UNITS: Final = ", ".join(UNITS_S)
@@ -56,7 +57,7 @@ class ReadOptions:
     limits: "TriggerLimits"
     fail_on_data_loss: bool  # False: go on with the oldest message that there is
     body_format: str  # one of BODY_FORMATS
-    schema: str  # of bodies in JSON; "": another format
+    schema: str  # of bodies in JSON or Avro; "": another format
     null_bad_bodies: bool  # False: a body that does not fit fails the query
 
 
@@ -172,10 +173,14 @@ def _limits(options: Mapping[str, str]) -> TriggerLimits:
 def _body(options: Mapping[str, str]) -> tuple[str, str]:
     """Format and schema."""
     form = _chosen(options, "bodyFormat", BODY_FORMATS)
-    schema = options.get("schema", "")
-    if (form == "json") != bool(schema.strip()):
-        text = "needs the option 'schema'" if form == "json" else "has no schema"
-        raise OptionError(f"option 'bodyFormat' is '{form}', which {text}")
+    for of, name in SCHEMAS.items():
+        if of != form and name.lower() in options:
+            raise OptionError(
+                f"option '{name}' is for the option 'bodyFormat' '{of}', not '{form}'"
+            )
+    schema = options.get(SCHEMAS[form].lower(), "").strip() if form in SCHEMAS else ""
+    if form in SCHEMAS and not schema:
+        raise OptionError(f"option 'bodyFormat' is '{form}', which needs '{SCHEMAS[form]}'")
     if form == "binary" and "badbody" in options:
         raise OptionError("option 'badBody' needs the option 'bodyFormat': any body is binary")
     return form, schema
