@@ -392,7 +392,7 @@ class Node:
             self._streams,
         )
         broker = self.broker = self._make_broker()
-        broker.load_definitions()
+        broker.changes.load()
         self._read_log()
         gc.enable()
         self.turn.begin()  # What the queues have to do first.

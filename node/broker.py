@@ -1,41 +1,41 @@
-"""The broker of this node: definitions, queue hosts, sessions and endpoints put together.
+"""The broker of this node: definitions, queues, connections and endpoints put together.
 
-Owns the queue hosts, the routers and the registry of endpoints. Definitions change in one way
-only: a command is proposed to the metadata log group; once committed, it is applied to the machine
-here, its changes are carried to routers and hosts, and the proposer gets its answer.
+Makes the parts in an order in which each is complete when it is made: those without a cluster, the
+parts of the cluster (`node.cluster.wiring`), and then `definitions`, `queues` and what follows
+their changes. Rules are in the parts.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING
 
 from node.addresses.address_keeper import AddressKeeper
-from node.amqp091.publish_plans import RouteCache
 from node.amqp10.hints import HintCounts
 from node.amqp10.named_targets import NamedTargets
-from node.auth.access import AccessView, access_of
+from node.auth.access import AccessView
 from node.auth.login_checks import LoginChecks
 from node.auth.login_events import login_teller
 from node.auth.login_rules import rules_of, verifier_of
 from node.auth.passwords import Hashing
 from node.auth.permissions import PermissionCache
 from node.clock import NodeClock, monotonic_ms
+from node.cluster.definitions.definitions_group import DefinitionsGroup
 from node.connections.client_limits import ClientLimits, Elsewhere
 from node.connections.connection_properties import server_properties, wire_limits, wire_limits10
 from node.connections.connection_registry import ConnectionRegistry
 from node.connections.direct_reply_to import DirectReplies
+from node.definitions.broker_definitions import BrokerDefinitions
+from node.definitions.change_follower import ChangeFollower
 from node.definitions.effective_rules import EffectiveRules
 from node.definitions.host_steps import BodyLog, HostSteps
 from node.definitions.policing import PolicyKeeper
 from node.definitions.queue_cores import DeadLetterPublishers, QueueCores
 from node.definitions.queue_hosts import QueueHosts
 from node.definitions.queue_registry import QueueRegistry
-from node.definitions.routes import Routes
+from node.definitions.routes import RouteCaches, Routers
 from node.descriptors import Descriptors, files_max
-from node.events.authors import BROKER, Author
 from node.events.events import Events
 from node.events.internal_publisher import InternalPublisher
 from node.events.observers import Observers
@@ -48,29 +48,18 @@ from node.timers import Timers
 from node.turn import Turn
 from queues.bodies.store import BodyBudget
 from queues.definitions.broker_objects import (
-    Binding,
-    Destination,
-    Exchange,
-    Policy,
     Queue,
-    User,
-    VhostEntry,
 )
 from queues.definitions.metadata_commands import (
     Batch,
     Command,
-    DeclareQueue,
     PutUser,
-    may_grow,
 )
-from queues.definitions.metadata_outcomes import Added, Change, Outcome, Refused, Removed
+from queues.definitions.metadata_outcomes import Outcome
 from queues.definitions.queue_options import QueueDefaults
 from queues.hosts.journal import Journal
-from queues.routing.router import Router
 from queues.sessions.counts import Counts
 from queues.sessions.credit import CreditSpec, FlowLedger
-from warren.storage.wal import RESERVE
-from warren.wire.errors import ReplyCode
 
 if TYPE_CHECKING:
     from node.cluster.services.whereis import WhereIs
@@ -127,21 +116,33 @@ class Broker:
         self.no_permissions = PermissionCache(self.access, "", "")
         self.logins = self._make_logins()
         self.alarms = Alarms(1 << 62, 0, self._alarms_changed)
-        self.steps = HostSteps(turn, timers, bodies, budget, metadata, self.events, self.propose)
         self.addresses = AddressKeeper(self, config.addresses.global_max_size)
-        self.routes = Routes(self._new_cache)
-        self.connections = ConnectionRegistry(self.events, self.hold, self.propose)
+        self.routers = Routers()
+        self.connections = ConnectionRegistry(self.events, self.hold, self._propose)
         self.descriptors = Descriptors(files_max)
-        self.client_limits = self._make_client_limits(parts.usage)
-        self._removed_ready: dict[int, int] = {}
         self._begin_to_count()
         publisher = InternalPublisher(self)
         self.observers = Observers(self.events, metadata, config, publisher, self.connections)
         self._join_cluster(parts)
+        self.definitions = self._make_definitions(parts.definitions)
+        self.steps = HostSteps(
+            turn, timers, bodies, budget, metadata, self.events, self.definitions.propose
+        )
         self.rules = self._make_rules()
         dead_letters = self._make_dead_letter_publishers()
         self.queues = self._make_queues(parts, log_owners, dead_letters)
         self.policies = self._make_policies(dead_letters)
+        self.route_caches = self._make_route_caches()
+        self.changes = self._make_change_follower()
+        self.client_limits = self._make_client_limits(parts.usage)
+
+    def _make_definitions(self, group: DefinitionsGroup) -> BrokerDefinitions:
+        place, faults = self.operating.placing.placed, self.alarms.faults
+        return BrokerDefinitions(self.metadata, group, self.routers, place, faults)
+
+    def _propose(self, command: Command, done: Callable[[Outcome], None]) -> None:
+        """Propose for parts that exist before `definitions`."""
+        self.definitions.propose(command, done)
 
     def _make_rules(self) -> EffectiveRules:
         return EffectiveRules(
@@ -154,7 +155,7 @@ class Broker:
 
     def _make_dead_letter_publishers(self) -> DeadLetterPublishers:
         return DeadLetterPublishers(
-            self.router,
+            self.routers.of,
             lambda uid: self.queues.host(uid),  # The queues need these publishers first.
             self.now_ms,
             self.identity.new_session,
@@ -187,9 +188,35 @@ class Broker:
             self.rules,
             self.queues,
             self.quorum_queues,
-            self.router,
+            self.routers.of,
             dead_letters,
             self.turn.begin,
+        )
+
+    def _make_route_caches(self) -> RouteCaches:
+        return RouteCaches(
+            self.routers,
+            self.access,
+            self.queues.host,
+            self.queues.version,
+            self.answers.targets,
+            self.observers.firehose.is_on,
+            self.turn.routing,
+            self.addresses.gate_of,
+        )
+
+    def _make_change_follower(self) -> ChangeFollower:
+        return ChangeFollower(
+            self.metadata,
+            self.routers,
+            self.route_caches,
+            self.queues,
+            self.policies,
+            self.whereis,
+            self.connections,
+            self.named_targets,
+            self.observers,
+            lambda queue: self._in_service and queue.node == self.node_name,
         )
 
     def _make_client_limits(self, elsewhere: Elsewhere) -> ClientLimits:
@@ -198,7 +225,7 @@ class Broker:
             self.metadata,
             self.connections,
             self.node_name,
-            self.definitions_version,
+            self.queues.version,
             elsewhere,
         )
 
@@ -214,7 +241,6 @@ class Broker:
         self.member = parts.member  # id of this node
         self.raft = parts.raft
         wired = parts.wire(self)
-        self.definitions = wired.definitions
         self.away = wired.queues  # the way to queues of other nodes
         answers_of_others = wired.queues.answers
         self.answers = DirectReplies(self.turn.mark_endpoint, self.member, answers_of_others)
@@ -237,8 +263,6 @@ class Broker:
         self.counts = Counts()  # of AMQP 0-9-1, and of dead letters
         self.counts10 = Counts()  # of AMQP 1.0
         self.oversized = OversizedHeaders(self.monotonic_ms)
-        self.queues_created = self.queues_deleted = self.queues_declared = 0
-        self._replaced_count = 0  # times that the definitions became others all at once
 
     # Time and names
 
@@ -247,126 +271,6 @@ class Broker:
 
     def monotonic_ms(self) -> int:
         return monotonic_ms()
-
-    # Definitions
-
-    def propose(
-        self,
-        command: Command,
-        done: Callable[[Outcome], None] | None = None,
-        author: Author = BROKER,
-    ) -> None:
-        """Have a command committed; `done` gets the outcome once it is applied here."""
-        refusal = self._room_refusal(command)
-        if refusal is not None and done is not None:
-            done(refusal)
-            return
-        self.definitions.propose(self.operating.placing.placed(command), done, author)
-
-    def _room_refusal(self, command: Command) -> Refused | None:
-        """Refuse a new definition while the disk has no room for the log's reserve.
-
-        The files that the log still has are kept for settlements and deletes, which make room.
-        """
-        if RESERVE not in self.alarms.faults:
-            return None
-        if not may_grow(command):
-            return None
-        if isinstance(command, DeclareQueue) and self.queue(command.vhost, command.name):
-            return None
-        return Refused(
-            ReplyCode.PRECONDITION_FAILED,
-            "the disk is full: new definitions are refused until space is free; "
-            "deletes and acknowledgements are accepted",
-        )
-
-    def carry(self, changes: Sequence[Change]) -> dict[int, int]:
-        """Follow changes of the definitions of a cluster; what was ready in queues that went."""
-        self._carry(changes)
-        ready, self._removed_ready = self._removed_ready, {}
-        return ready
-
-    def answer_proposal(
-        self, done: Callable[[Outcome], None], outcome: Outcome, ready: Mapping[int, int]
-    ) -> None:
-        """Tell a proposer in a cluster; `ready` is what `carry` gave for the outcome's entry."""
-        self._removed_ready = dict(ready)
-        done(outcome)
-        self._removed_ready = {}
-
-    def forget_routes(self) -> None:
-        """Routes that were looked up while routers followed great changes do not hold."""
-        self._replaced_count += 1
-
-    def remove_unborn(self, queue: Queue) -> None:
-        """The log had messages of a queue that is none."""
-        if self.metadata.queue(queue.uid) is None:
-            self._remove_queue(queue)
-            self._removed_ready = {}
-
-    def _carry(self, changes: Sequence[Change]) -> None:
-        """Bring routers and hosts to what the machine says now."""
-        for change in changes:
-            subject = change.subject
-            if isinstance(subject, (Exchange, Queue, Binding)):
-                self.router(subject.vhost).apply((change,))
-            if isinstance(subject, Exchange) and isinstance(change, Added):
-                self.policies.apply_to_exchange(subject)
-            if isinstance(subject, Policy):
-                self.policies.changed(subject.vhost)
-            if isinstance(subject, (VhostEntry, User)) and isinstance(change, Removed):
-                self._gone(subject)
-            if isinstance(subject, Queue):
-                self._count_churn(subject, change)
-                if isinstance(change, Added):
-                    self.queues.added(subject)
-                elif isinstance(change, Removed):
-                    self._remove_queue(subject)
-                else:
-                    self.whereis.queue_changed(subject.uid)
-                    self.queues.changed(subject)
-        self.observers.carried(changes)
-        self.policies.go_on()
-
-    def _count_churn(self, queue: Queue, change: Change) -> None:
-        """Of a cluster the node of the queue counts, so that sums of all nodes count it once. What
-        a start replays was counted by the process before."""
-        if not self._in_service or queue.node != self.node_name:
-            return
-        self.queues_created += isinstance(change, Added)
-        self.queues_deleted += isinstance(change, Removed)
-
-    def _gone(self, subject: VhostEntry | User) -> None:
-        """Nothing is kept for it; clients that are in a vhost on this node have to go."""
-        if isinstance(subject, User):
-            self.routes.user_gone(subject.name)
-            return
-        self.routes.vhost_gone(subject.name)
-        self.connections.close_vhost(subject.name)
-
-    @property
-    def routers(self) -> Mapping[str, Router]:
-        return self.routes.routers
-
-    def router(self, vhost: str) -> Router:
-        return self.routes.router(vhost)
-
-    def _remove_queue(self, queue: Queue) -> None:
-        ready = self.queues.removed(queue)
-        if ready is not None:
-            self._removed_ready[queue.uid] = ready
-        self.named_targets.queue_deleted(queue.uid)
-
-    def load_definitions(self) -> None:
-        """Make routers, and hosts where they are needed, for what the machine holds."""
-        for vhost in self.metadata.vhosts.values():
-            router = self.router(vhost.name)
-            for subject in vhost.definitions():
-                router.add(subject)
-            self.policies.apply_to_exchanges(vhost)
-            for queue in vhost.queues.values():
-                self.queues.added(queue)
-        self.observers.load()
 
     async def peek(
         self, queue: Queue, offset: int, count: int, payload_bytes: int
@@ -388,27 +292,6 @@ class Broker:
         finally:
             self.turn.begin()
 
-    def bindings_to_queue(self, vhost: str, name: str) -> list[Binding]:
-        found = self.metadata.vhosts.get(vhost)
-        return [] if found is None else found.bindings_to(Destination.QUEUE, name)
-
-    def queue(self, vhost: str, name: str) -> Queue | None:
-        found = self.metadata.vhosts.get(vhost)
-        return None if found is None else found.queues.get(name)
-
-    def exchange(self, vhost: str, name: str) -> Exchange | None:
-        found = self.metadata.vhosts.get(vhost)
-        return None if found is None else found.exchanges.get(name)
-
-    def has_exchange(self, vhost: str, name: str) -> bool:
-        return self.exchange(vhost, name) is not None
-
-    def is_topic(self, vhost: str, exchange: str) -> bool:
-        return self.router(vhost).is_topic(exchange)
-
-    def has_vhost(self, vhost: str) -> bool:
-        return vhost in self.metadata.vhosts
-
     async def accept_damage(self, queue: Queue) -> None:
         """Serve a damaged queue with what could be read; the answer comes when that is durable."""
         done = asyncio.get_running_loop().create_future()
@@ -416,7 +299,7 @@ class Broker:
 
         def told() -> None:
             self.policies.apply_to_queue(queue.uid)
-            self.propose(Batch(()), done.set_result)
+            self.definitions.propose(Batch(()), done.set_result)
 
         if queue.holders:
             self.quorum_queues.accept_damage(queue, told)
@@ -424,51 +307,13 @@ class Broker:
             self.queues.damages.accept(self.queues.hosts[queue.uid], told)
         await done
 
-    def ready_of_removed(self, uid: int) -> int:
-        """How many messages were ready in a queue that this commit removed."""
-        return self._removed_ready.get(uid, 0)
-
-    def route_cache(
-        self, vhost: str, user: str, impersonator: bool, access: AccessView | None = None
-    ) -> RouteCache:
-        """See `Routes.cache`. `access`: what this connection alone may, by its token."""
-        if access is None or access is self.access:
-            return self.routes.cache(vhost, user, impersonator)
-        return self._new_cache(vhost, user, impersonator, self.router(vhost), access)
-
-    def _new_cache(
-        self,
-        vhost: str,
-        user: str,
-        impersonator: bool,
-        router: Router,
-        access: AccessView | None = None,
-    ) -> RouteCache:
-        return RouteCache(
-            vhost,
-            user,
-            impersonator,
-            router,
-            PermissionCache(access or access_of(self.access, user), user, vhost),
-            self.queues.host,
-            self.definitions_version,
-            partial(self.answers.targets, vhost),
-            partial(self.observers.firehose.is_on, vhost),
-            self.turn.routing,
-            partial(self.addresses.gate_of, vhost),
-        )
-
-    def definitions_version(self) -> int:
-        """Another one whenever what was looked up in the definitions may hold no more."""
-        return self.metadata.version + self._replaced_count + self.queues.version
-
     # Connections
 
     def replace_hash(self, name: str, old: str, new: str, hashing: Hashing) -> None:
         """A better hash of a password that has just been shown, unless the user has changed."""
         user = self.metadata.access.user(name)
         if user is not None and user.password_hash == old:
-            self.propose(PutUser(name, new, hashing, user.tags))
+            self.definitions.propose(PutUser(name, new, hashing, user.tags))
 
     @property
     def in_service(self) -> bool:

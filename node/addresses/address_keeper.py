@@ -78,8 +78,6 @@ class Node(Protocol):
 
     def monotonic_ms(self) -> int: ...
 
-    def definitions_version(self) -> int: ...
-
 
 class Waiter(Protocol):
     """A publisher that waits: a connection of AMQP 0-9-1, or a link of AMQP 1.0."""
@@ -385,7 +383,7 @@ class AddressKeeper:
         self._broker.timers.wake(self, self._broker.now_ms() + delay_ms)
 
     def on_timer(self) -> None:
-        version = self._broker.definitions_version()
+        version = self._broker.queues.version()
         if version != self._version:
             self._version = version
             for place in list(self.addresses):

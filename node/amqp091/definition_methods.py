@@ -94,10 +94,10 @@ def _declare_queue(
         endpoint.owns_queues = True  # Also if the connection is gone when this is committed.
 
     def declared(outcome: Outcome) -> None:
-        queue = endpoint.broker.queue(endpoint.vhost, name)
+        queue = endpoint.broker.definitions.queue(endpoint.vhost, name)
         assert queue is not None
         endpoint.broker.queues.check_served(queue)
-        endpoint.broker.queues_declared += 1
+        endpoint.broker.changes.churn.count_declared()
         _answer_declare(endpoint, channel, queue, method.no_wait)
 
     propose(endpoint, channel, method, command, declared)
@@ -109,7 +109,7 @@ def _declare_answers(
     """Whatever is asked for: tell whether a consumer waits for answers there."""
     answers = endpoint.broker.answers
     broker, vhost = endpoint.broker, endpoint.vhost
-    is_volatile = broker.queue(vhost, name) is not None  # of a client of AMQP 1.0
+    is_volatile = broker.definitions.queue(vhost, name) is not None  # of a client of AMQP 1.0
     here = name == REPLY_TO or is_volatile or answers.is_here(vhost, name)
     away = None if here else answers.find(endpoint.vhost, name)
     if not here and away is None:
@@ -153,13 +153,13 @@ def _delete_queue(
         return
     uid = command.uid
     broker = endpoint.broker
-    queue = broker.queue(endpoint.vhost, name)
+    queue = broker.definitions.queue(endpoint.vhost, name)
     assert queue is not None
     checks = method.if_unused or method.if_empty
 
     def delete(ready: int) -> None:
         def deleted(outcome: Outcome) -> None:
-            count = max(ready, broker.ready_of_removed(uid))
+            count = max(ready, broker.changes.ready_of_removed(uid))
             if not method.no_wait:
                 channel.send(methods.QueueDeleteOk(count))
             channel.end_deletion()
@@ -241,7 +241,7 @@ def _declare_exchange(
         refusal = ON_DEFAULT_EXCHANGE
         raise ProtocolError(refusal.code, refusal.text)
     if method.passive:
-        if not endpoint.broker.has_exchange(endpoint.vhost, name):
+        if not endpoint.broker.definitions.has_exchange(endpoint.vhost, name):
             raise ProtocolError(
                 ReplyCode.NOT_FOUND, f"no exchange '{name}' in vhost '{endpoint.vhost}'"
             )
@@ -312,7 +312,7 @@ def propose(
             endpoint.guard(channel, lambda: done(outcome))
 
     channel.wait(0)
-    endpoint.broker.propose(command, committed, endpoint.author())
+    endpoint.broker.definitions.propose(command, committed, endpoint.author())
 
 
 def _queue(endpoint: "Endpoint091", channel: "Channel091", name: str) -> Queue:

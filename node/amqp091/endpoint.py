@@ -343,7 +343,7 @@ class Endpoint091:
     def _open(self, vhost: str) -> None:
         broker = self.broker
         access = FULL_ACCESS if self.is_internal else self.access
-        error = vhost_refusal(access, self.user, vhost, broker.has_vhost(vhost))
+        error = vhost_refusal(access, self.user, vhost, broker.definitions.has_vhost(vhost))
         if error is None and not self.is_internal:
             error = broker.client_limits.connection_refusal(self.user, vhost)
         if error is not None:
@@ -353,7 +353,7 @@ class Endpoint091:
         self.permissions = PermissionCache(access, self.user, vhost)
         is_impersonator = "impersonator" in self.tags
         own = None if self.is_internal else self.access
-        self._plans = broker.route_cache(vhost, self.user, is_impersonator, own)
+        self._plans = broker.route_caches.cache(vhost, self.user, is_impersonator, own)
         self.connection.accept_open()
         broker.connections.opened(self)
         interval_s = self.connection.heartbeat_s
@@ -571,7 +571,7 @@ class Endpoint091:
     def queue_for_read(self, channel: Channel091, name: str) -> QueueHost:
         """The queue to consume or get from; raise 404, 403 or 405. What was found holds as long as
         no definition and no permission changes, and no node goes down or comes back."""
-        version = self.broker.definitions_version()
+        version = self.broker.queues.version()
         if version != self._readable_version or len(self._readable) >= READABLE_MAX:
             self._readable_version = version
             self._readable = {}

@@ -100,7 +100,7 @@ class ConsumingLink:
         """Ask the queue; it answers in this turn."""
         owner = self.owner
         owner.dynamics.join(self.host.name)
-        queue = owner.broker.queue(owner.vhost, self.host.name)
+        queue = owner.broker.definitions.queue(owner.vhost, self.host.name)
         owner.hints.join(self.link, self.core, queue)
         self._ask()
 
@@ -146,7 +146,7 @@ class ConsumingLink:
         if command is None:
             self.end()
             return
-        owner.broker.propose(command, lambda _: self.end(), owner.author())
+        owner.broker.definitions.propose(command, lambda _: self.end(), owner.author())
         self._patience = owner.call_later(DETACH_MS_MAX, self.end)
 
     def end(self) -> None:

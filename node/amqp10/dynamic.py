@@ -25,15 +25,17 @@ from typing import Final, Protocol
 
 from node.definitions.definition_changes import (
     Actor,
-    Definitions,
+    ChangedDefinitions,
+    DefiningBroker,
     ServedQueues,
     new_name,
     queue_declaration,
 )
-from node.events.authors import BROKER, Author
+from node.definitions.queue_churn import QueueChanges
+from node.events.authors import Author
 from queues.conversion.addresses import queue_address
 from queues.definitions.arguments import encode_arguments
-from queues.definitions.metadata_commands import Command, DeclareQueue, DeleteQueue
+from queues.definitions.metadata_commands import DeclareQueue, DeleteQueue
 from queues.definitions.metadata_outcomes import Outcome
 from queues.definitions.metadata_outcomes import Refused as RefusedOutcome
 from queues.queue_host import Counts
@@ -103,17 +105,17 @@ class Queues(ServedQueues, Protocol):
         """Whether the queue is unused and it has no message."""
 
 
-class Broker(Definitions, Protocol):
+class Broker(DefiningBroker, Protocol):
     """The broker, as this module asks it."""
-
-    queues_declared: int
 
     @property
     def queues(self) -> Queues: ...
 
-    def propose(
-        self, command: Command, done: Callable[[Outcome], None], author: Author = BROKER
-    ) -> None: ...
+    @property
+    def definitions(self) -> ChangedDefinitions: ...
+
+    @property
+    def changes(self) -> QueueChanges: ...
 
 
 class Owner(Actor, Protocol):
@@ -150,18 +152,18 @@ class Dynamics:
         made = Made(new_name(ANSWERS_PREFIX if wish.volatile else "amq.gen-"), wish)
 
         def declared(outcome: Outcome) -> None:
-            queue = owner.broker.queue(owner.vhost, made.name)
+            queue = owner.broker.definitions.queue(owner.vhost, made.name)
             if isinstance(outcome, RefusedOutcome) or queue is None:
                 refuse(_fault_of(outcome))
                 return
-            owner.broker.queues_declared += 1
+            owner.broker.changes.churn.count_declared()
             made.uid = queue.uid
             self._made[made.name] = made
             then(made)
 
         command = self._declaration(made)
         owner.owns_queues = True  # Also if it is gone when this is committed.
-        owner.broker.propose(command, declared, owner.author())
+        owner.broker.definitions.propose(command, declared, owner.author())
 
     def _declaration(self, made: Made) -> DeclareQueue:
         owner = self._owner
@@ -219,10 +221,10 @@ class Dynamics:
     def _delete(self, made: Made) -> None:
         self._made.pop(made.name, None)
         broker = self._owner.broker
-        queue = broker.queue(self._owner.vhost, made.name)
+        queue = broker.definitions.queue(self._owner.vhost, made.name)
         if queue is not None and queue.uid == made.uid:
             command = DeleteQueue(queue.vhost, queue.name, queue.uid)
-            broker.propose(command, told_to_nobody, self._owner.author())
+            broker.definitions.propose(command, told_to_nobody, self._owner.author())
 
 
 def told_to_nobody(outcome: Outcome) -> None:

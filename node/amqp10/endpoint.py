@@ -405,9 +405,9 @@ class Endpoint10:
     def _open(self, asked: Open) -> None:
         broker = self.broker
         vhost = vhost_of(asked.hostname, broker.config.default_vhost)
-        refusal = vhost_refusal(self.access, self.user, vhost, broker.has_vhost(vhost))
+        refusal = vhost_refusal(self.access, self.user, vhost, broker.definitions.has_vhost(vhost))
         condition = Condition.NOT_ALLOWED
-        if refusal is not None and broker.has_vhost(vhost):
+        if refusal is not None and broker.definitions.has_vhost(vhost):
             condition = Condition.UNAUTHORIZED_ACCESS
         if refusal is None:
             refusal = broker.client_limits.connection_refusal(self.user, vhost)
@@ -418,7 +418,7 @@ class Endpoint10:
         self.vhost = vhost
         self.permissions = PermissionCache(self.access, self.user, vhost)
         is_impersonator = "impersonator" in self.tags
-        self._plans = broker.route_cache(vhost, self.user, is_impersonator, self.access)
+        self._plans = broker.route_caches.cache(vhost, self.user, is_impersonator, self.access)
         self.connection.accept_open(self._open_answer())
         broker.connections.opened(self)
         idle_ms = asked.idle_time_out or 0

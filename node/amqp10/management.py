@@ -41,7 +41,8 @@ from node.cluster.services.whereis import NodePlace, WhereIs
 from node.connections.connection_registry import ConnectionRegistry
 from node.definitions.definition_changes import (
     Actor,
-    Definitions,
+    ChangedDefinitions,
+    DefiningBroker,
     ServedQueues,
     binding,
     exchange_declaration,
@@ -49,7 +50,8 @@ from node.definitions.definition_changes import (
     queue_deletion,
     readable_queue,
 )
-from node.events.authors import BROKER, Author
+from node.definitions.queue_churn import QueueChanges
+from node.events.authors import Author
 from node.process_identity import ProcessIdentity
 from queues.definitions.arguments import decode_arguments
 from queues.definitions.broker_objects import (
@@ -84,28 +86,25 @@ class Queues(ServedQueues, Protocol):
     def host(self, uid: int) -> QueueHost: ...
 
 
-class ManagedBroker(Definitions, LookedAt, Protocol):
+class ManagedBroker(DefiningBroker, LookedAt, Protocol):
     """The broker, as this module asks it."""
 
     metadata: Metadata
-    queues_declared: int
     whereis: WhereIs
 
     connections: ConnectionRegistry
 
-    def has_exchange(self, vhost: str, name: str) -> bool: ...
-
     @property
     def queues(self) -> Queues: ...
 
-    def ready_of_removed(self, uid: int) -> int: ...
+    @property
+    def definitions(self) -> ChangedDefinitions: ...
+
+    @property
+    def changes(self) -> QueueChanges: ...
 
     @property
     def identity(self) -> ProcessIdentity: ...
-
-    def propose(
-        self, command: Command, done: Callable[[Outcome], None], author: Author = BROKER
-    ) -> None: ...
 
 
 class Requester(Actor, Protocol):
@@ -198,7 +197,7 @@ class Management:
         requester = self._requester
         name = decode_name(segment)
         requester.permissions.require_any("queue", name)
-        queue = self._broker.queue(requester.vhost, name)
+        queue = self._broker.definitions.queue(requester.vhost, name)
         if queue is None:
             raise RequestError(404, f"{self._text('queue', name)} not found")
         return queue
@@ -244,11 +243,11 @@ class Management:
             self._requester.owns_queues = True  # Also if it is gone when this is committed.
 
         def declared(outcome: Outcome) -> None:
-            queue = self._broker.queue(command.vhost, name)
+            queue = self._broker.definitions.queue(command.vhost, name)
             if isinstance(outcome, Refused):
                 raise RequestError(_status(outcome, queue is not None), outcome.text)
             assert queue is not None
-            self._broker.queues_declared += 1
+            self._broker.changes.churn.count_declared()
             self._describe(queue, 201 if isinstance(outcome, Created) else 200, done)
 
         self._propose(command, declared, done)
@@ -259,13 +258,13 @@ class Management:
             done(Reply(200, descriptions.removed_description(0)))
             return
         uid = command.uid
-        queue = self._broker.queue(command.vhost, name)
+        queue = self._broker.definitions.queue(command.vhost, name)
         assert queue is not None
 
         def delete(ready: int) -> None:
             def deleted(outcome: Outcome) -> None:
                 _refuse(outcome)
-                count = max(ready, self._broker.ready_of_removed(uid))
+                count = max(ready, self._broker.changes.ready_of_removed(uid))
                 done(Reply(200, descriptions.removed_description(count)))
 
             self._propose(command, deleted, done)
@@ -297,7 +296,7 @@ class Management:
             raise RequestError(400, f"unknown exchange type '{fields.type}'")
         _refuse_default(name)
         vhost = self._requester.vhost
-        if not self._broker.has_exchange(vhost, name):
+        if not self._broker.definitions.has_exchange(vhost, name):
             self._refuse_reserved("exchange", name)
         command = exchange_declaration(
             self._requester,
@@ -311,7 +310,7 @@ class Management:
 
         def declared(outcome: Outcome) -> None:
             if isinstance(outcome, Refused):
-                exists = self._broker.has_exchange(vhost, name)
+                exists = self._broker.definitions.has_exchange(vhost, name)
                 raise RequestError(_status(outcome, exists), outcome.text)
             done(Reply(204))
 
@@ -414,7 +413,9 @@ class Management:
 
     def _propose(self, command: Command, then: Callable[[Outcome], None], done: Done) -> None:
         author = self._requester.author()
-        self._broker.propose(command, lambda outcome: _guard(done, lambda: then(outcome)), author)
+        self._broker.definitions.propose(
+            command, lambda outcome: _guard(done, lambda: then(outcome)), author
+        )
 
     def _refuse_reserved(self, kind: str, name: str) -> None:
         if name.startswith(RESERVED_PREFIX):

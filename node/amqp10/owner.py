@@ -5,13 +5,11 @@ from typing import TYPE_CHECKING, Protocol
 
 from node.amqp091.plans import PlanCache, Tracing
 from node.auth.permissions import PermissionCache
-from node.definitions.definition_changes import Definitions, ServedQueues
+from node.definitions.definition_changes import ChangedDefinitions, DefiningBroker, ServedQueues
 from node.events.authors import Author
 from node.events.logs import Ids
 from node.process_identity import ProcessIdentity
 from queues.definitions.broker_objects import Binding, Queue
-from queues.definitions.metadata_commands import Command
-from queues.definitions.metadata_outcomes import Outcome
 from queues.queue_host import QueueHost
 from queues.routing.content import Content
 from queues.sessions.counts import Counts
@@ -64,11 +62,20 @@ class Rules(Protocol):
         """Whether it refuses messages because of its length, now and then."""
 
 
-class Node(Definitions, Protocol):
+class Definitions(ChangedDefinitions, Protocol):
+    """See `node.definitions.broker_definitions`."""
+
+    def bindings_to_queue(self, vhost: str, name: str) -> list[Binding]: ...
+
+
+class Node(DefiningBroker, Protocol):
     """The broker, as links ask it."""
 
     @property
     def queues(self) -> Queues: ...
+
+    @property
+    def definitions(self) -> Definitions: ...
 
     @property
     def identity(self) -> ProcessIdentity: ...
@@ -82,12 +89,6 @@ class Node(Definitions, Protocol):
 
     async def browse(self, queue: Queue, level: int, seq: int, count: int) -> "Sequence[Browsed]":
         """Messages behind a cursor (`node.operations.peeking`)."""
-
-    def bindings_to_queue(self, vhost: str, name: str) -> list[Binding]: ...
-
-    def propose(
-        self, command: Command, done: Callable[[Outcome], None], author: Author
-    ) -> None: ...
 
     @property
     def named_targets(self) -> "NamedTargets":

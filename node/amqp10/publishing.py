@@ -109,7 +109,7 @@ class PublishingLink(PublishingOnly):
         if self.queue is not None:
             owner = self.owner
             owner.dynamics.join(self.queue)
-            queue = owner.broker.queue(owner.vhost, self.queue)
+            queue = owner.broker.definitions.queue(owner.vhost, self.queue)
             owner.hints.join(self.link, self.core, queue)
             if queue is not None:
                 self._queue_uid = queue.uid
@@ -225,7 +225,7 @@ class PublishingLink(PublishingOnly):
         hosts = plan.targets.hosts
         queue = None
         if (plan.plain or plan.traced) and len(hosts) == 1:
-            queue = owner.broker.queue(owner.vhost, hosts[0].name)
+            queue = owner.broker.definitions.queue(owner.vhost, hosts[0].name)
         owner.hints.resolve(self.link, self.core, queue)
 
     def leave(self) -> None:
@@ -426,7 +426,7 @@ class PublishingLink(PublishingOnly):
         """Whether its length may be why the queue refuses: not one that the log does not hold whole
         (0015), whose home is down or lags behind, or that is about to be deleted."""
         broker = self.owner.broker
-        queue = broker.queue(self.owner.vhost, name)
+        queue = broker.definitions.queue(self.owner.vhost, name)
         if queue is None:
             return False
         try:

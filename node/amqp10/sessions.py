@@ -236,7 +236,7 @@ class Session10:
             raise error_of(refusal) from refusal
 
     def _attach_browser(self, link: Link, asked: Consumption) -> None:
-        queue = self.owner.broker.queue(asked.host.vhost, asked.host.name)
+        queue = self.owner.broker.definitions.queue(asked.host.vhost, asked.host.name)
         assert queue is not None
         mine = BrowsingLink(self.owner, self.core, link, int(self._next_uid), queue)
         self._next_uid += 1

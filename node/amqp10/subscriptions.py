@@ -16,17 +16,18 @@ from typing import Final, Protocol
 from urllib.parse import quote
 
 from node.amqp10.dynamic import Dynamics, Made
+from node.amqp10.owner import Definitions
 from node.amqp10.termini import NEVER, error_of
 from node.definitions.definition_changes import (
     Actor,
-    Definitions,
+    DefiningBroker,
     binding,
     queue_declaration,
     queue_deletion,
 )
 from node.events.authors import Author
 from queues.conversion.addresses import EXCHANGES, parse_target
-from queues.definitions.broker_objects import Binding, Destination
+from queues.definitions.broker_objects import Destination
 from queues.definitions.metadata_commands import Bind, Command
 from queues.definitions.metadata_outcomes import Outcome, Refused
 from warren.wire.amqp10.errors import Condition, ProtocolError, Scope
@@ -39,12 +40,9 @@ NAME_BYTES_MAX: Final = 255
 Opened = Callable[[str, Made | None], None]  # name of the queue; what was made for the link alone
 
 
-class Broker(Definitions, Protocol):
-    def bindings_to_queue(self, vhost: str, name: str) -> list[Binding]: ...
-
-    def propose(
-        self, command: Command, done: Callable[[Outcome], None], author: Author
-    ) -> None: ...
+class Broker(DefiningBroker, Protocol):
+    @property
+    def definitions(self) -> Definitions: ...
 
 
 class Owner(Actor, Protocol):
@@ -89,13 +87,13 @@ def subscribe(
     source = attach.source
     if source is None:
         name = queue_name(owner, attach.name)
-        if owner.broker.queue(owner.vhost, name) is None:
+        if owner.broker.definitions.queue(owner.vhost, name) is None:
             text = f"container '{owner.container_id()}' has no subscription '{attach.name}'"
             raise ProtocolError(Condition.NOT_FOUND, text, Scope.LINK)
         opened(name, None)
         return
     asked = parse_target(source.address)
-    if owner.broker.exchange(owner.vhost, asked.exchange) is None:
+    if owner.broker.definitions.exchange(owner.vhost, asked.exchange) is None:
         text = f"no exchange '{asked.exchange}' in vhost '{owner.vhost}'"
         raise ProtocolError(Condition.NOT_FOUND, text, Scope.LINK)
     if source.expiry_policy != NEVER:
@@ -103,8 +101,8 @@ def subscribe(
         return
     name = queue_name(owner, attach.name)
     commands: list[Command] = []
-    if owner.broker.queue(owner.vhost, name) is not None:
-        bound = owner.broker.bindings_to_queue(owner.vhost, name)
+    if owner.broker.definitions.queue(owner.vhost, name) is not None:
+        bound = owner.broker.definitions.bindings_to_queue(owner.vhost, name)
         wanted = (asked.exchange, asked.routing_key)
         if [(each.source, each.binding_key) for each in bound if each.source] == [wanted]:
             opened(name, None)
@@ -158,4 +156,4 @@ def _propose_all(
         else:
             then()
 
-    owner.broker.propose(first, done, owner.author())
+    owner.broker.definitions.propose(first, done, owner.author())

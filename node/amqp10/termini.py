@@ -175,7 +175,7 @@ def checked_names(owner: Owner10, address: object) -> bytes:
     if plan.error is not None:
         raise error_of(plan.error)
     asked = parse_target(address)
-    if asked.queue is not None and owner.broker.queue(owner.vhost, asked.queue) is None:
+    if asked.queue is not None and owner.broker.definitions.queue(owner.vhost, asked.queue) is None:
         text = f"no queue '{asked.queue}' in vhost '{owner.vhost}'"
         raise ProtocolError(Condition.NOT_FOUND, text, Scope.LINK)
     return names

@@ -20,7 +20,6 @@ from node.clock import monotonic_ms
 from node.cluster.cluster_interfaces import ADDRESSES, EVENTS, LEADERS, QUEUES, USAGE
 from node.cluster.cluster_node import Cluster
 from node.cluster.coordination.coordination_interface import Coordination
-from node.cluster.definitions.broker_definitions import BrokerDefinitions
 from node.cluster.definitions.definitions_group import DefinitionsGroup
 from node.cluster.definitions.definitions_store import (
     BIRTHS_OWNER,
@@ -29,6 +28,7 @@ from node.cluster.definitions.definitions_store import (
     DefinitionsRecovery,
     DefinitionsStore,
 )
+from node.cluster.definitions.group_user import GroupUser
 from node.cluster.membership.member_changes import Refused
 from node.cluster.peering.peer_record import PeerStatus
 from node.cluster.queues.group_exits import GroupExits
@@ -88,7 +88,6 @@ class LogFound(Protocol):
 class Wired:
     """The parts that the broker asks."""
 
-    definitions: DefinitionsGroup
     queues: QueuesChannel
     leaders: Leaders
     quorum: QuorumQueues
@@ -241,7 +240,7 @@ class ClusterParts:
         cluster = self._cluster
         turn = broker.turn
         self._broker = broker
-        user = BrokerDefinitions(broker)
+        user = GroupUser(broker)
         section = broker.config.cluster
         self.definitions = DefinitionsGroup(
             cluster,
@@ -251,7 +250,6 @@ class ClusterParts:
             section.process_grace_ms,
             section.change_timeout_ms,
         )
-        user.group = self.definitions
         self.definitions.attach()
         queues, leaders = wire_queues(broker, cluster, self.definitions)
         self._queues = turn.away = queues
@@ -275,7 +273,6 @@ class ClusterParts:
         self._guiding.attach()
         self._operate(leaders)
         return Wired(
-            self.definitions,
             queues,
             leaders,
             quorum,
@@ -471,7 +468,7 @@ def wire_queues(
     channel = QueuesChannel(
         peers,
         lambda uid: broker.queues.host_for_stub(uid),
-        lambda: broker.queues.homes_changed(),
+        lambda: broker.queues.forget_lookups(),
         broker.turn.begin,
         broker.monotonic_ms,
         credit,
@@ -480,7 +477,7 @@ def wire_queues(
     leaders = Leaders(peers, channel, lambda uid: broker.queues.home_of_classic(uid))
     peers.attach(QUEUES, channel)
     peers.attach(LEADERS, leaders)
-    definitions.on_changed.append(lambda before, after: broker.queues.homes_changed())
+    definitions.on_changed.append(lambda before, after: broker.queues.forget_lookups())
     return channel, leaders
 
 

@@ -23,7 +23,7 @@ DELETED_QUEUES_MAX: Final = 512  # exclusive queues in one entry of the log: 2 t
 
 
 class Propose(Protocol):
-    """Commit a command; `done` gets its outcome (`node.broker.Broker.propose`)."""
+    """Commit a command; `done` gets its outcome (`BrokerDefinitions.propose`)."""
 
     def __call__(self, command: Command, done: Callable[[Outcome], None], /) -> None: ...
 

@@ -8,18 +8,22 @@ manages definitions.
 
 import base64
 import os
+from collections.abc import Callable
 from typing import Final, Protocol
 
 from node.auth.permissions import CONFIGURE, READ, WRITE, PermissionCache
+from node.events.authors import BROKER, Author
 from queues.definitions.arguments import decode_arguments, encode_arguments
 from queues.definitions.broker_objects import Destination, Exchange, Queue
 from queues.definitions.metadata_commands import (
     Bind,
+    Command,
     DeclareExchange,
     DeclareQueue,
     DeleteQueue,
     Unbind,
 )
+from queues.definitions.metadata_outcomes import Outcome
 from warren.wire.errors import ProtocolError, ReplyCode
 
 UNKNOWN_COUNT: Final = 1  # of messages in a queue that is down: it may not be empty
@@ -33,13 +37,7 @@ class ServedQueues(Protocol):
 
 
 class Definitions(Protocol):
-    """The broker, as this module asks it."""
-
-    @property
-    def queues(self) -> ServedQueues: ...
-
-    @property
-    def node_name(self) -> str: ...
+    """See `node.definitions.broker_definitions`."""
 
     def queue(self, vhost: str, name: str) -> Queue | None: ...
 
@@ -47,6 +45,29 @@ class Definitions(Protocol):
 
     def is_topic(self, vhost: str, exchange: str) -> bool:
         """Whether its keys are under topic permissions."""
+
+
+class ChangedDefinitions(Definitions, Protocol):
+    """The same, for those who propose changes."""
+
+    def has_exchange(self, vhost: str, name: str) -> bool: ...
+
+    def propose(
+        self, command: Command, done: Callable[[Outcome], None], author: Author = BROKER
+    ) -> None: ...
+
+
+class DefiningBroker(Protocol):
+    """The broker, as this module asks it."""
+
+    @property
+    def queues(self) -> ServedQueues: ...
+
+    @property
+    def definitions(self) -> Definitions: ...
+
+    @property
+    def node_name(self) -> str: ...
 
     @property
     def topic_hashes_max(self) -> int:
@@ -66,7 +87,7 @@ class Actor(Protocol):
     def permissions(self) -> PermissionCache: ...
 
     @property
-    def broker(self) -> Definitions: ...
+    def broker(self) -> DefiningBroker: ...
 
 
 def new_name(prefix: str) -> str:
@@ -76,7 +97,7 @@ def new_name(prefix: str) -> str:
 
 def find_queue(actor: Actor, name: str) -> Queue:
     """Raise 404 if there is none."""
-    queue = actor.broker.queue(actor.vhost, name)
+    queue = actor.broker.definitions.queue(actor.vhost, name)
     if queue is None:
         text = f"no queue '{name}' in vhost '{actor.vhost}'"
         raise ProtocolError(ReplyCode.NOT_FOUND, text)
@@ -116,7 +137,7 @@ def queue_declaration(
     """Dead-lettering needs read on a new queue and write on its exchange."""
     actor.permissions.require(CONFIGURE, "queue", name)
     target = arguments.get("x-dead-letter-exchange")
-    found = actor.broker.queue(actor.vhost, name)
+    found = actor.broker.definitions.queue(actor.vhost, name)
     if isinstance(target, str) and not _names(found, "x-dead-letter-exchange", target):
         actor.permissions.require(READ, "queue", name)
         actor.permissions.require(WRITE, "exchange", target)
@@ -135,7 +156,7 @@ def queue_declaration(
 def queue_deletion(actor: Actor, name: str) -> DeleteQueue | None:
     """None if there is no such queue, which is no error."""
     actor.permissions.require(CONFIGURE, "queue", name)
-    queue = actor.broker.queue(actor.vhost, name)
+    queue = actor.broker.definitions.queue(actor.vhost, name)
     if queue is None:
         return None
     check_lock(actor, queue)
@@ -155,7 +176,7 @@ def exchange_declaration(
     """An alternate exchange needs read on a new one and write on the alternate."""
     actor.permissions.require(CONFIGURE, "exchange", name)
     alternate = arguments.get("alternate-exchange")
-    found = actor.broker.exchange(actor.vhost, name)
+    found = actor.broker.definitions.exchange(actor.vhost, name)
     if isinstance(alternate, str) and not _names(found, "alternate-exchange", alternate):
         actor.permissions.require(READ, "exchange", name)
         actor.permissions.require(WRITE, "exchange", alternate)
@@ -194,7 +215,7 @@ def binding(
     what = "queue" if kind is Destination.QUEUE else "exchange"
     actor.permissions.require(WRITE, what, destination)
     actor.permissions.require(READ, "exchange", source)
-    if command is Bind and actor.broker.is_topic(actor.vhost, source):
+    if command is Bind and actor.broker.definitions.is_topic(actor.vhost, source):
         refused = actor.permissions.topic_refusal(READ, source, key)
         if refused is not None:
             raise refused

@@ -91,16 +91,16 @@ class QueueRegistry:
         self._grouped = grouped
         self._answers = answers
         self._paused_because = ""
-        self._version = 0
+        self._forgotten_count = 0
 
-    @property
     def version(self) -> int:
-        """Grows when what `host` gave may hold no more, though no definition has changed."""
-        return self._version
+        """Return another number whenever what was looked up in the definitions or of queues may
+        hold no more."""
+        return self._metadata.version + self._forgotten_count
 
-    def homes_changed(self) -> None:
-        """A node is down, or back, or another process: forget what was found of its queues."""
-        self._version += 1
+    def forget_lookups(self) -> None:
+        """A node is down, or back, or another process; or very many definitions have changed."""
+        self._forgotten_count += 1
 
     # Where queues are
 
@@ -176,7 +176,7 @@ class QueueRegistry:
     def pause(self, reason: str) -> None:
         """Serve no classic and no mirrored queue, or all again if there is no reason."""
         self._paused_because = reason
-        self.homes_changed()
+        self.forget_lookups()
         if not reason:
             self._remote.serve_again()
 

@@ -6,40 +6,100 @@ for it is dropped; connections that are still closing go on with what they hold.
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from random import Random
 
 from node.amqp091.publish_plans import RouteCache
+from node.auth.access import AccessView, access_of
+from node.auth.permissions import PermissionCache
+from queues.queue_host import QueueHost
+from queues.routing.pace import RoutingPace
 from queues.routing.router import Router
+from queues.sessions.publishing import Gate, Targets
 
-MakeCache = Callable[[str, str, bool, Router], RouteCache]  # vhost, user, whether an impersonator
 
+class Routers:
+    """By vhost."""
 
-class Routes:
-    """Owns the routers and the caches. Invariant: each cache has the router of its vhost."""
+    def __init__(self) -> None:
+        self._routers: dict[str, Router] = {}
 
-    def __init__(self, make_cache: MakeCache) -> None:
-        self.routers: dict[str, Router] = {}
-        self._make_cache = make_cache
-        self._caches: dict[tuple[str, str, bool], RouteCache] = {}
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._routers)
 
-    def router(self, vhost: str) -> Router:
-        router = self.routers.get(vhost)
+    def get(self, vhost: str) -> Router | None:
+        return self._routers.get(vhost)
+
+    def of(self, vhost: str) -> Router:
+        """The router of a vhost, made if there is none."""
+        router = self._routers.get(vhost)
         if router is None:
-            router = self.routers[vhost] = Router(vhost, Random(os.urandom(16)))
+            router = self._routers[vhost] = Router(vhost, Random(os.urandom(16)))
         return router
 
-    def cache(self, vhost: str, user: str, impersonator: bool) -> RouteCache:
-        """The plans that all connections of a user to a vhost share."""
+    def remove(self, vhost: str) -> None:
+        self._routers.pop(vhost, None)
+
+
+class RouteCaches:
+    """Owns the caches. Invariant: each cache has the router of its vhost."""
+
+    def __init__(
+        self,
+        routers: Routers,
+        access: AccessView,
+        host: Callable[[int], QueueHost],
+        version: Callable[[], int],
+        answers: Callable[[str, bytes], Targets | None],
+        is_traced: Callable[[str], bool],
+        pace: RoutingPace,
+        gate: Callable[[str, str, tuple[int, ...]], Gate | None],
+    ) -> None:
+        """`version`: another number when plans may hold no more. `answers`: where answers to a
+        direct reply-to name go. `gate`: what messages to queues are charged to."""
+        self._routers = routers
+        self._access = access
+        self._host = host
+        self._version = version
+        self._answers = answers
+        self._is_traced = is_traced
+        self._pace = pace
+        self._gate = gate
+        self._caches: dict[tuple[str, str, bool], RouteCache] = {}
+
+    def cache(
+        self, vhost: str, user: str, impersonator: bool, own: AccessView | None = None
+    ) -> RouteCache:
+        """The plans that all connections of a user to a vhost share.
+
+        `own`: what one connection alone may do, by its token; its plans are not shared.
+        """
+        if own is not None and own is not self._access:
+            return self._make(vhost, user, impersonator, own)
         key = (vhost, user, impersonator)
         cache = self._caches.get(key)
         if cache is None:
-            cache = self._caches[key] = self._make_cache(*key, self.router(vhost))
+            cache = self._caches[key] = self._make(*key, access_of(self._access, user))
         return cache
+
+    def _make(self, vhost: str, user: str, impersonator: bool, access: AccessView) -> RouteCache:
+        return RouteCache(
+            vhost,
+            user,
+            impersonator,
+            self._routers.of(vhost),
+            PermissionCache(access, user, vhost),
+            self._host,
+            self._version,
+            partial(self._answers, vhost),
+            partial(self._is_traced, vhost),
+            self._pace,
+            partial(self._gate, vhost),
+        )
 
     def vhost_gone(self, vhost: str) -> None:
         """It is deleted; one of the same name starts again."""
-        self.routers.pop(vhost, None)
         self._caches = {key: cache for key, cache in self._caches.items() if key[0] != vhost}
 
     def user_gone(self, user: str) -> None:

@@ -58,6 +58,12 @@ class Queues(Protocol):
     def host(self, uid: int) -> QueueHost: ...
 
 
+class Routers(Protocol):
+    """By vhost."""
+
+    def get(self, vhost: str, /) -> Router | None: ...
+
+
 class Site(Protocol):
     """What it needs of the broker."""
 
@@ -65,8 +71,7 @@ class Site(Protocol):
     def metadata(self) -> Metadata: ...
 
     @property
-    def routers(self) -> Mapping[str, Router]:
-        """By vhost."""
+    def routers(self) -> Routers: ...
 
     @property
     def turn(self) -> Turning: ...

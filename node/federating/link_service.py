@@ -292,7 +292,7 @@ class LinkService:
         running = self._running.pop(key)
         if for_good and key in self._paused:
             self._broker.turn.begin()
-            self._broker.propose(pause_command(key, False))
+            self._broker.definitions.propose(pause_command(key, False))
         if not running.task.done():
             running.task.cancel()
         ending = asyncio.create_task(self._ended(running, for_good))
@@ -325,7 +325,7 @@ class LinkService:
         vhost, name = running.wanted.vhost, running.wanted.name
         log.info("shovel '%s' in vhost '%s' has moved all messages and is deleted", name, vhost)
         self._broker.turn.begin()
-        self._broker.propose(DeleteParameter(vhost, SHOVEL, name))
+        self._broker.definitions.propose(DeleteParameter(vhost, SHOVEL, name))
 
     # Where it runs
 
@@ -338,4 +338,6 @@ class LinkService:
         eligible.discard(peers.member)
         if not broker.in_maintenance:
             eligible.add(peers.member)
-        return Members(peers.member, members, frozenset(eligible), broker.definitions.is_leader)
+        return Members(
+            peers.member, members, frozenset(eligible), broker.definitions.group.is_leader
+        )

@@ -101,7 +101,7 @@ class LocalSide:
     def _machine(self, vhost: str, name: str) -> Fifo | None:
         """The machine of a queue that lives here, or is led from here; None: elsewhere."""
         broker = self._broker
-        queue = broker.queue(vhost, name)
+        queue = broker.definitions.queue(vhost, name)
         if queue is None or not broker.operating.is_led_here(queue.uid):
             return None
         core = broker.queues.hosts.awake.get(queue.uid)

@@ -10,7 +10,7 @@ from typing import Final, NoReturn
 from aiohttp import web
 
 from node.auth.permissions import PermissionCache
-from node.definitions.definition_changes import Definitions
+from node.definitions.definition_changes import DefiningBroker
 from node.federating.pauses import pause_command, paused_keys
 from node.management.access import Context, caller_of, not_authorized
 from node.management.replies import ApiError
@@ -28,7 +28,7 @@ class HttpActor:
 
     vhost: str
     permissions: PermissionCache
-    broker: Definitions
+    broker: DefiningBroker
     id: str = ""
 
 
@@ -39,7 +39,7 @@ def acting(context: Context, request: web.Request) -> HttpActor:
     if caller.access.permissions(caller.name, vhost) is None:
         raise not_authorized(NO_VHOST_ACCESS)
     permissions = PermissionCache(caller.access, caller.name, vhost)
-    return HttpActor(vhost, permissions, context.operations.definitions)
+    return HttpActor(vhost, permissions, context.operations.broker)
 
 
 # Definitions cannot be changed now: no majority of the cluster, or too much is under way.

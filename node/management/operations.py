@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from node.definitions.definition_changes import Definitions
+from node.definitions.definition_changes import DefiningBroker
 from node.operations.peeking import Peeked
 from node.operations.redriving import Order, Permit, Redriven, Told
 from queues.definitions.broker_objects import Queue
@@ -53,7 +53,7 @@ class Operations(Protocol):
         """All definitions, to be read alone."""
 
     @property
-    def definitions(self) -> Definitions: ...
+    def broker(self) -> DefiningBroker: ...
 
     async def carry_out(self, command: Command) -> Outcome:
         """Have the command committed; what it changes is in force when this returns."""

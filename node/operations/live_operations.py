@@ -58,7 +58,7 @@ class LiveOperations:
         return self._broker.metadata
 
     @property
-    def definitions(self) -> "Broker":
+    def broker(self) -> "Broker":
         return self._broker
 
     async def carry_out(self, command: Command) -> Outcome:
@@ -69,7 +69,7 @@ class LiveOperations:
             if not answered.done():
                 answered.set_result(outcome)
 
-        self._broker.propose(command, told, REQUESTED_BY.get())
+        self._broker.definitions.propose(command, told, REQUESTED_BY.get())
         outcome = await answered
         await self._broker.policies.settled()
         return outcome
@@ -215,7 +215,7 @@ class LiveOperations:
                 await asyncio.sleep(0)  # Behind the end of this turn.
             content = Content091(data, 0)
             while True:
-                router = self._broker.router(vhost)
+                router = self._broker.routers.of(vhost)
                 route = turn.routing.route_some(router, exchange, key, content, more_keys)
                 if route is not None:
                     return route

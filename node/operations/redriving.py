@@ -326,7 +326,7 @@ class Redriver:
     def _route(self, exchange: str, key: bytes, content: Content091 | Content10) -> Route:
         if not self._permit(exchange, key):
             raise Stays(NOT_PERMITTED)
-        router = self._broker.router(self._queue.vhost)
+        router = self._broker.routers.of(self._queue.vhost)
         route = self._broker.turn.routing.route(router, exchange, key, content)
         if not route.exchange_found or route.internal or not route.queues:
             raise Stays(UNROUTABLE)

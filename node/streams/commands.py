@@ -90,7 +90,9 @@ def _open(endpoint: StreamConnection, fields: Fields) -> None:
     broker = endpoint.broker
     if not endpoint.user:
         raise BadFrame("the client has not logged in: it cannot open a vhost")
-    refusal = vhost_refusal(endpoint.access, endpoint.user, vhost, broker.has_vhost(vhost))
+    refusal = vhost_refusal(
+        endpoint.access, endpoint.user, vhost, broker.definitions.has_vhost(vhost)
+    )
     refusal = refusal or broker.client_limits.connection_refusal(endpoint.user, vhost)
     if refusal is not None:
         answer(endpoint, fields, correlation, codes.VHOST_ACCESS_FAILURE)
@@ -157,7 +159,7 @@ def _create(endpoint: StreamConnection, fields: Fields) -> None:
         log_refusal(endpoint, arguments if isinstance(arguments, str) else "a stream has a name")
         answer(endpoint, fields, correlation, codes.PRECONDITION_FAILED)
         return
-    if endpoint.broker.queue(endpoint.vhost, name) is not None:
+    if endpoint.broker.definitions.queue(endpoint.vhost, name) is not None:
         answer(endpoint, fields, correlation, codes.STREAM_EXISTS)
         return
     try:
@@ -172,7 +174,7 @@ def _create(endpoint: StreamConnection, fields: Fields) -> None:
     except ProtocolError as error:
         answer(endpoint, fields, correlation, code_of(error))
         return
-    endpoint.broker.propose(command, done, endpoint.author())
+    endpoint.broker.definitions.propose(command, done, endpoint.author())
 
 
 NUMBERS: Final[Mapping[str, str]] = {
@@ -222,7 +224,7 @@ def _delete(endpoint: StreamConnection, fields: Fields) -> None:
         answer(endpoint, fields, correlation, codes.OK)
         endpoint.stream_gone(host)
 
-    endpoint.broker.propose(command, done, endpoint.author())
+    endpoint.broker.definitions.propose(command, done, endpoint.author())
 
 
 def _stream_stats(endpoint: StreamConnection, fields: Fields) -> None:

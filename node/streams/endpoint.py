@@ -313,7 +313,7 @@ class StreamEndpoint:
         self.vhost = vhost
         self.permissions = PermissionCache(self.access, self.user, vhost)
         is_impersonator = "impersonator" in self.tags
-        self._plans = self.broker.route_cache(vhost, self.user, is_impersonator, self.access)
+        self._plans = self.broker.route_caches.cache(vhost, self.user, is_impersonator, self.access)
         self.is_open = True
         self._frames.frame_max = FRAME_MAX
         self.broker.connections.opened(self)

@@ -10,7 +10,7 @@ log = logging.getLogger("warren.connection")
 
 def stream_of(endpoint: StreamConnection, name: str) -> StreamHost | None:
     """None: no queue of that name is a stream."""
-    queue = endpoint.broker.queue(endpoint.vhost, name)
+    queue = endpoint.broker.definitions.queue(endpoint.vhost, name)
     host = None if queue is None else endpoint.broker.queues.host(queue.uid)
     return host if isinstance(host, StreamHost) else None
 

@@ -57,7 +57,7 @@ def answer_metadata(endpoint: StreamConnection, fields: Fields) -> None:
 def _describe(endpoint: StreamConnection, nodes: Nodes, name: str) -> tuple[int, int, list[int]]:
     """Code, number of the leader's node, numbers of the nodes with the other members."""
     broker = endpoint.broker
-    queue = broker.queue(endpoint.vhost, name)
+    queue = broker.definitions.queue(endpoint.vhost, name)
     if queue is None or stream_of(endpoint, name) is None:
         return codes.STREAM_DOES_NOT_EXIST, NO_LEADER, []
     place = broker.whereis.place(queue)

@@ -48,7 +48,7 @@ def route_to(endpoint: StreamConnection, name: str, key: str) -> list[str] | Non
     """The partitions that messages with this routing key go to; None as `partitions_of`."""
     if _bindings(endpoint, name) is None or not endpoint.permissions.allows(READ, name):
         return None
-    route = endpoint.broker.router(endpoint.vhost).route(name, key.encode())
+    route = endpoint.broker.routers.of(endpoint.vhost).route(name, key.encode())
     queues = (endpoint.broker.metadata.queue(uid) for uid in route.queues)
     return [queue.name for queue in queues if queue is not None]
 
@@ -71,7 +71,7 @@ class Row:
             self._done("", self._count)
             return
         command = self._commands[self._count]
-        self._endpoint.broker.propose(command, self._answered, self._endpoint.author())
+        self._endpoint.broker.definitions.propose(command, self._answered, self._endpoint.author())
 
     def _answered(self, outcome: Outcome) -> None:
         if isinstance(outcome, Refused):
@@ -95,10 +95,10 @@ def create_super_stream(
         done(codes.PRECONDITION_FAILED, fault)
         return
     broker = endpoint.broker
-    if broker.exchange(endpoint.vhost, name) is not None:
+    if broker.definitions.exchange(endpoint.vhost, name) is not None:
         done(codes.STREAM_EXISTS, "")
         return
-    if any(broker.queue(endpoint.vhost, each) is not None for each in partitions):
+    if any(broker.definitions.queue(endpoint.vhost, each) is not None for each in partitions):
         done(codes.STREAM_EXISTS, "")
         return
     try:

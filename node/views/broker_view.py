@@ -151,7 +151,7 @@ class LiveView:
         return {**parts, "total": total, "strategy": "rss", "estimated": list(ESTIMATED)}
 
     def is_stale(self) -> bool:
-        return self._broker.definitions.leader == 0
+        return self._broker.definitions.group.leader == 0
 
     def _cluster_name(self) -> str:
         """Until an operator sets one: that of the configuration, or of the oldest node."""
@@ -207,9 +207,9 @@ class LiveView:
             connections_closed=broker.connections.closed_count,
             channels_opened=broker.connections.channels_opened_count,
             channels_closed=broker.connections.channels_closed_count,
-            queues_declared=broker.queues_declared,
-            queues_created=broker.queues_created,
-            queues_deleted=broker.queues_deleted,
+            queues_declared=broker.changes.churn.declared,
+            queues_created=broker.changes.churn.created,
+            queues_deleted=broker.changes.churn.deleted,
             dead_lettered=dict(counts.dead_lettered),
             dead_lettered_surely=dict(counts.dead_lettered_surely),
             dead_letters_confirmed=int(counts.dead_letters_confirmed),
@@ -273,7 +273,7 @@ class LiveView:
 
     def queue(self, vhost: str, name: str) -> QueueView | None:
         broker = self._broker
-        queue = broker.queue(vhost, name)
+        queue = broker.definitions.queue(vhost, name)
         if queue is None:
             return None
         arguments = decode_arguments(queue.arguments)
@@ -304,18 +304,18 @@ class LiveView:
         return broker.operating.with_place(queue, view)
 
     def head_timestamp(self, vhost: str, name: str) -> int | None:
-        queue = self._broker.queue(vhost, name)
+        queue = self._broker.definitions.queue(vhost, name)
         host = None if queue is None else self._broker.queues.hosts.awake.get(queue.uid)
         return None if host is None else head_timestamp(host)
 
     def stream_tracking(self, vhost: str, name: str) -> StreamTracking | None:
-        queue = self._broker.queue(vhost, name)
+        queue = self._broker.definitions.queue(vhost, name)
         member = None if queue is None else self._broker.quorum_queues.stream(queue.uid)
         return None if member is None else tracking_of(member)
 
     def topology(self, vhost: str, name: str) -> Topology | None:
         broker = self._broker
-        queue = broker.queue(vhost, name)
+        queue = broker.definitions.queue(vhost, name)
         if queue is None:
             return None
         return topology_of(broker.whereis.place(queue), broker.whereis, self._urls_of)
@@ -474,7 +474,7 @@ class LiveView:
     async def accept_damage(self, vhost: str, name: str) -> str:
         """See BrokerView."""
         broker = self._broker
-        queue = broker.queue(vhost, name)
+        queue = broker.definitions.queue(vhost, name)
         if queue is None or queue.uid not in broker.queues.damages.hosts:
             return "the queue is not damaged"
         await broker.accept_damage(queue)

@@ -69,9 +69,9 @@ class LiveTallies:
             broker.connections.closed_count,
             broker.connections.channels_opened_count,
             broker.connections.channels_closed_count,
-            broker.queues_declared,
-            broker.queues_created,
-            broker.queues_deleted,
+            broker.changes.churn.declared,
+            broker.changes.churn.created,
+            broker.changes.churn.deleted,
             alarms.memory_used_bytes,
             alarms.disk_free_bytes,
             files_used(),
@@ -113,7 +113,7 @@ class LiveTallies:
         """None: also of a queue that is gone."""
         assert isinstance(key, tuple)
         tally = self._exchanges.pairs
-        if tally is None or self._broker.queue(key[0], key[2]) is None:
+        if tally is None or self._broker.definitions.queue(key[0], key[2]) is None:
             return None
         return counted(tally.routed, key)
 
@@ -156,7 +156,7 @@ class LiveTallies:
 
     def _queue(self, key: Hashable) -> Sequence[int] | None:
         assert isinstance(key, tuple)
-        queue = self._broker.queue(*key)
+        queue = self._broker.definitions.queue(*key)
         host = None if queue is None else self._broker.queues.hosts.awake.get(queue.uid)
         return None if host is None else queue_stats(host)
 
@@ -166,7 +166,11 @@ class LiveTallies:
         broker = self._broker
         self._exchanges_asked_ms = broker.now_ms()
         broker.counts.exchanges = broker.counts10.exchanges = self._exchanges
-        return self._exchanges.of(vhost, name) if broker.has_exchange(vhost, name) else None
+        return (
+            self._exchanges.of(vhost, name)
+            if broker.definitions.has_exchange(vhost, name)
+            else None
+        )
 
     def _connection(self, key: Hashable) -> Sequence[int] | None:
         found = self._broker.connections.open_by_name.get(str(key))

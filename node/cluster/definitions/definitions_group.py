@@ -40,6 +40,7 @@ from queues.definitions.metadata_commands import Command, NodeUp, Numbered
 from queues.definitions.metadata_entries import decode_entry
 from queues.definitions.metadata_outcomes import Added, Batched, Change, Outcome, Refused, Removed
 from queues.definitions.metadata_stream import members_of
+from queues.hosts.host_interfaces import Steppable
 from raft.entries import COMMAND, Config, Entry, SnapshotPoint
 from raft.group import Group
 from raft.host import RaftHost, host_settings
@@ -69,8 +70,8 @@ class DefinitionsUser(Protocol):
     def incarnation(self) -> int:
         """Of this process."""
 
-    def mark_definitions(self, is_later: bool) -> None:
-        """Call `step` in this turn, or, `is_later`, in the next one."""
+    def mark_definitions(self, group: Steppable, is_later: bool) -> None:
+        """Call `step` of the group in this turn, or, `is_later`, in the next one."""
 
     def carry(self, changes: Sequence[Change]) -> Mapping[int, int]:
         """Bring routers and hosts to what the machine says; what was ready in queues that went."""
@@ -240,7 +241,7 @@ class DefinitionsGroup:
     def _mark(self) -> None:
         if not self._is_marked:
             self._is_marked = True
-            self._user.mark_definitions(False)
+            self._user.mark_definitions(self, False)
 
     def step(self, now_ms: int) -> None:
         """What has come up since the last one."""
@@ -513,7 +514,7 @@ class DefinitionsGroup:
         changes = next(self._switching, None)
         if changes is not None:
             self._carry_all(changes)
-            self._user.mark_definitions(True)  # The rest in turns to come.
+            self._user.mark_definitions(self, True)  # The rest in turns to come.
             return
         self._switching = None
         self._user.carried()

@@ -79,8 +79,6 @@ class Site(Protocol):
     @property
     def metadata(self) -> "Metadata": ...
 
-    def forget_routes(self) -> None: ...
-
 
 class Groups(Protocol):
     """The members of groups on this node (`node.cluster.queues.quorum_channel`)."""
@@ -190,7 +188,7 @@ class Mirrors:
     def changed(self, queue: Queue) -> None:
         """The definitions have another view."""
         self._broker.turn.begin()
-        self._broker.forget_routes()
+        self._broker.queues.forget_lookups()
         for each in self._broker.away.all_peer_queues.values():
             each.proxies.leave(queue.uid)  # It was a classic queue of another node until now.
         self.begin(queue)

@@ -4,7 +4,7 @@ Takes `DeclareQueue`, alone or in a batch, before it is proposed; gives it back 
 home (of a classic queue) or of the first leader (of a quorum queue), and with the members. A queue
 that is there already, and a command that names its members, stay as they are. Exclusive queues live
 where their connection is. What operators should know (members that share a machine) is logged once
-for each text. Asked by `Broker.propose` of a node in a cluster, and by no other caller.
+for each text. Only `BrokerDefinitions.propose` calls it.
 """
 
 import dataclasses

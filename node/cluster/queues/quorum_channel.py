@@ -587,7 +587,7 @@ class QuorumQueues:
 
     def _processes(self) -> dict[int, int]:
         """Member id by process of the nodes that are up, as far as is known."""
-        definitions = self._broker.definitions
+        definitions = self._broker.definitions.group
         found: dict[int, int] = {}
         for row in definitions.members():
             process = definitions.process_of(row.name)

@@ -149,7 +149,7 @@ class ClusterOperations:
     def _queue(self, request: web.Request) -> Queue:
         (vhost,) = asked_vhosts(self._context, request)
         name = request.match_info["queue"]
-        queue = self._context.operations.definitions.queue(vhost, name)
+        queue = self._context.operations.broker.definitions.queue(vhost, name)
         if queue is None:
             raise ApiError.not_found()
         if not is_quorum(queue):

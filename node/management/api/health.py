@@ -227,7 +227,7 @@ class Health:
             refused(error)
         await change(self._context, declare)
         operations = self._context.operations
-        queue = operations.definitions.queue(actor.vhost, ALIVENESS)
+        queue = operations.broker.definitions.queue(actor.vhost, ALIVENESS)
         assert queue is not None
         sent = await operations.publish(
             actor.vhost, "", ALIVENESS.encode(), EMPTY_PROPERTIES, b"test_message"

@@ -65,7 +65,7 @@ class Messages:
         payload = payload_of(body)
         try:
             actor.permissions.require(WRITE, "exchange", name)
-            if self._context.operations.definitions.is_topic(actor.vhost, name):
+            if self._context.operations.broker.definitions.is_topic(actor.vhost, name):
                 for each in (key, *more_keys(body)):
                     topic_refused = actor.permissions.topic_refusal(WRITE, name, each)
                     if topic_refused is not None:
@@ -106,7 +106,7 @@ class Messages:
 def queue_to_take(context: Context, request: web.Request, actor: HttpActor) -> Queue:
     """The queue in the path, if the caller may take messages from it."""
     name = request.match_info["queue"]
-    if context.operations.definitions.queue(actor.vhost, name) is None:
+    if context.operations.broker.definitions.queue(actor.vhost, name) is None:
         raise ApiError.not_found("queue_not_found")
     try:
         return readable_queue(actor, name)

@@ -199,7 +199,7 @@ def may_publish(actor: HttpActor, exchange: str, key: bytes) -> bool:
     """Whether the caller may, to this exchange with this key."""
     if not actor.permissions.allows(WRITE, exchange):
         return False
-    if not actor.broker.is_topic(actor.vhost, exchange):
+    if not actor.broker.definitions.is_topic(actor.vhost, exchange):
         return True
     return actor.permissions.topic_refusal(WRITE, exchange, key) is None
 

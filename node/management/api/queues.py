@@ -128,7 +128,7 @@ class Queues:
             raise ApiError.not_found()
         if_unused, if_empty = query_flag(request, "if-unused"), query_flag(request, "if-empty")
         operations = self._context.operations
-        queue = operations.definitions.queue(actor.vhost, name)
+        queue = operations.broker.definitions.queue(actor.vhost, name)
         if queue is None or not (if_unused or if_empty):
             return await delete(self._context, command)
         place = f"queue '{name}' in vhost '{actor.vhost}'"
@@ -178,7 +178,7 @@ class Queues:
     async def _synchronise(self, vhost: str, name: str, is_wanted: bool) -> None:
         cluster = self._context.cluster
         mirrors = None if cluster is None else cluster.operating.mirrors
-        queue = self._context.operations.definitions.queue(vhost, name)
+        queue = self._context.operations.broker.definitions.queue(vhost, name)
         if mirrors is None or queue is None:
             raise ApiError.bad_request(f"queue '{name}' in vhost '{vhost}' is not mirrored")
         try:

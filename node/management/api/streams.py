@@ -149,7 +149,11 @@ class StreamClients:
 
     def _refuse_taken(self, actor: HttpActor, name: str, partitions: list[str]) -> None:
         known = self._context.operations.metadata.vhosts[actor.vhost]
-        taken = [each for each in partitions if actor.broker.queue(actor.vhost, each) is not None]
+        taken = [
+            each
+            for each in partitions
+            if actor.broker.definitions.queue(actor.vhost, each) is not None
+        ]
         if name in known.exchanges:
             raise ApiError.bad_request(f"there is an exchange '{name}' in vhost '{actor.vhost}'")
         if taken:

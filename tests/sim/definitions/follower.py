@@ -32,7 +32,7 @@ class Follower:
         for each in contents(machine):
             self._take(Added(each))
 
-    def mark_definitions(self, is_later: bool) -> None:
+    def mark_definitions(self, group: object, is_later: bool) -> None:
         self.wants_step = True
 
     def carry(self, changes: Sequence[Change]) -> Mapping[int, int]:

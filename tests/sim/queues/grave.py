@@ -21,7 +21,7 @@ class Grave(AtMostOnce):
         self._inner = inner
 
     def bury(self, chunk: Chunk, index: int, count: int, reason: str) -> int:
-        found = self._node.broker.queue("/", self._target)
+        found = self._node.broker.definitions.queue("/", self._target)
         target = 0 if found is None else found.uid
         taken = self._inner.bury(chunk, index, count, reason)
         for at in range(index, index + taken):

@@ -137,7 +137,7 @@ class SimNode:
             self.wal,
             {},
         )
-        broker.load_definitions()
+        broker.changes.load()
         recovered = Recovered(
             broker.queues.hosts.find,
             broker.queues.hosts,

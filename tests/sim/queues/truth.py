@@ -40,7 +40,7 @@ class Truth:
         """The queues that there are."""
         found: dict[str, int] = {}
         for name in self.names:
-            queue = node.broker.queue("/", name)
+            queue = node.broker.definitions.queue("/", name)
             if queue is not None:
                 found[name] = queue.uid
         return found

@@ -165,15 +165,17 @@ class World:
             command = DeclareQueue(
                 "/", name, durable=kind.durable, arguments=kind.encoded(), node=NODE
             )
-            self.node.broker.propose(command, lambda outcome: self.declared(name, outcome))
+            self.node.broker.definitions.propose(
+                command, lambda outcome: self.declared(name, outcome)
+            )
         elif self.random.random() < 0.1:
             self.truth.unanswered.add(name)
-            self.node.broker.propose(
+            self.node.broker.definitions.propose(
                 DeleteQueue("/", name), lambda outcome: self.was_deleted(name, uid)
             )
 
     def declared(self, name: str, outcome: Outcome) -> None:
-        queue = self.node.broker.queue("/", name)
+        queue = self.node.broker.definitions.queue("/", name)
         assert queue is not None, outcome
         self.ledger.declare(queue.uid, KINDS[name])
         self.dig(queue.uid, KINDS[name])

@@ -7,6 +7,7 @@ from node.auth.permissions import PermissionCache
 from node.cluster.services.whereis import WhereIs
 from node.connections.client_connection import ClientConnection
 from node.connections.connection_registry import ConnectionRegistry
+from node.definitions.queue_churn import QueueChurn
 from node.events.authors import AMQP, BROKER, Author
 from node.events.events import Events
 from node.operations.peeking import Peeked, PeekFailed
@@ -37,7 +38,7 @@ class FakeManaged:
         self.damaged: set[str] = set()
         self.elsewhere: set[str] = set()  # queues of other nodes
         self.peeks: list[tuple[str, int, int, int]] = []
-        self.queues_declared = 0
+        self.churn = QueueChurn()
         self.identity = ProcessIdentity()
         self.connections = ConnectionRegistry(Events(HERE, lambda: 0), Hold(), self.propose)
         self.connections.open["one"] = cast(ClientConnection, object())
@@ -81,9 +82,18 @@ class FakeManaged:
     def has_exchange(self, vhost: str, name: str) -> bool:
         return self.exchange(vhost, name) is not None
 
+    # The broker and its parts are one fake.
+
     @property
     def queues(self) -> "FakeManaged":
-        """The broker and its queues are one fake."""
+        return self
+
+    @property
+    def definitions(self) -> "FakeManaged":
+        return self
+
+    @property
+    def changes(self) -> "FakeManaged":
         return self
 
     def is_at_rest(self, uid: int) -> bool:

@@ -21,6 +21,10 @@ class FakeOperations:
         self.metadata = Metadata()
 
     @property
+    def broker(self) -> "FakeOperations":
+        return self
+
+    @property
     def definitions(self) -> "FakeOperations":
         return self
 

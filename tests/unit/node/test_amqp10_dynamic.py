@@ -40,7 +40,7 @@ class Harness:
         self.broker.commit()
 
     def is_there(self, made: Made) -> bool:
-        return self.broker.queue("/", made.name) is not None
+        return self.broker.definitions.queue("/", made.name) is not None
 
 
 def asked(policy: int | None = None, capability: str | None = None) -> Source:
@@ -54,14 +54,14 @@ def asked(policy: int | None = None, capability: str | None = None) -> Source:
 def test_a_dynamic_queue_is_exclusive_and_transient_and_told_with_its_address() -> None:
     harness = Harness()
     made = harness.make(asked())
-    queue = harness.broker.queue("/", made.name)
+    queue = harness.broker.definitions.queue("/", made.name)
     assert queue is not None
     assert (queue.exclusive_owner, queue.durable, queue.auto_delete) == ("c1", False, False)
     assert made.address == f"/queues/{made.name}"
     assert made.capabilities == [TEMPORARY]
     assert made.properties == {"lifetime-policy": Described(ULong(DELETE_ON_CLOSE), [])}
     assert harness.requester.owns_queues
-    assert harness.broker.queues_declared == 1
+    assert harness.broker.churn.declared == 1
 
 
 def test_a_reply_queue_needs_no_permission_and_any_other_one_that_to_configure() -> None:

@@ -233,12 +233,12 @@ def test_a_new_queue_is_described_with_201_and_one_that_was_there_with_200(room:
     }
     again = room.ask("PUT", "/queues/q", {"durable": True, "arguments": {}})
     assert again == Reply(200, created.body)
-    assert room.broker.queues_declared == 2
+    assert room.broker.changes.churn.declared == 2
 
 
 def test_counts_are_of_the_types_that_clients_expect(room: Room) -> None:
     room.ask("PUT", "/queues/q", {})
-    queue = room.broker.queue("/", "q")
+    queue = room.broker.definitions.queue("/", "q")
     assert queue is not None
     room.broker.queues.host(queue.uid).bodies = [b"a", b"b"]
     described = room.described("q")
@@ -268,7 +268,7 @@ def test_names_are_percent_encoded(room: Room) -> None:
 
 def test_deleting_a_queue_tells_how_many_messages_went(room: Room) -> None:
     room.ask("PUT", "/queues/q", {})
-    queue = room.broker.queue("/", "q")
+    queue = room.broker.definitions.queue("/", "q")
     assert queue is not None
     room.broker.queues.host(queue.uid).bodies = [b"a"] * 3
     assert room.ask("DELETE", "/queues/q") == Reply(200, {"message_count": ULong(3)})
@@ -277,7 +277,7 @@ def test_deleting_a_queue_tells_how_many_messages_went(room: Room) -> None:
 
 def test_purging_is_answered_when_the_queue_has_purged(room: Room) -> None:
     room.ask("PUT", "/queues/q", {})
-    queue = room.broker.queue("/", "q")
+    queue = room.broker.definitions.queue("/", "q")
     assert queue is not None
     host = room.broker.queues.host(queue.uid)
     replies: list[Reply] = []
@@ -292,7 +292,7 @@ def test_purging_is_answered_when_the_queue_has_purged(room: Room) -> None:
 
 def test_a_purge_whose_queue_goes_is_answered_as_if_there_was_none(room: Room) -> None:
     room.ask("PUT", "/queues/q", {})
-    queue = room.broker.queue("/", "q")
+    queue = room.broker.definitions.queue("/", "q")
     assert queue is not None
     replies: list[Reply] = []
     room.management.handle(Request("DELETE", "/queues/q/messages"), replies.append)
@@ -302,7 +302,7 @@ def test_a_purge_whose_queue_goes_is_answered_as_if_there_was_none(room: Room) -
 
 def test_how_a_queue_of_another_node_stands_is_asked_of_it(room: Room) -> None:
     room.ask("PUT", "/queues/q", {})
-    queue = room.broker.queue("/", "q")
+    queue = room.broker.definitions.queue("/", "q")
     assert queue is not None
     room.broker.elsewhere.add("q")
     host = room.broker.queues.host(queue.uid)
@@ -322,7 +322,7 @@ def test_how_a_queue_of_another_node_stands_is_asked_of_it(room: Room) -> None:
 
 def test_a_queue_of_another_node_is_asked_what_goes_with_it(room: Room) -> None:
     room.ask("PUT", "/queues/q", {})
-    queue = room.broker.queue("/", "q")
+    queue = room.broker.definitions.queue("/", "q")
     assert queue is not None
     room.broker.elsewhere.add("q")
     replies: list[Reply] = []
@@ -336,7 +336,7 @@ def test_a_queue_of_another_node_is_asked_what_goes_with_it(room: Room) -> None:
 
 def test_nothing_is_answered_after_the_end(room: Room) -> None:
     room.ask("PUT", "/queues/q", {})
-    queue = room.broker.queue("/", "q")
+    queue = room.broker.definitions.queue("/", "q")
     assert queue is not None
     replies: list[Reply] = []
     room.management.handle(Request("PUT", "/queues/r", {}), replies.append)
@@ -422,7 +422,7 @@ def test_exchanges_are_declared_and_deleted_with_204(room: Room) -> None:
     assert room.status("PUT", "/exchanges/amq.fanout", EXCHANGE) == 204
     assert room.ask("DELETE", "/exchanges/x") == Reply(204)
     assert room.ask("DELETE", "/exchanges/x") == Reply(204)
-    assert not room.broker.has_exchange("/", "x")
+    assert not room.broker.definitions.has_exchange("/", "x")
 
 
 def test_an_exchange_is_durable_and_direct_unless_told(room: Room) -> None:

@@ -18,7 +18,7 @@ def test_the_queues_of_a_connection_go_in_slices_and_then_the_end_is_told() -> N
     ]
     other = DeclareQueue("/", "other", exclusive_owner="another", node=NODE)
     done: list[object] = []
-    node.broker.propose(Batch((*queues, other)), done.append)
+    node.broker.definitions.propose(Batch((*queues, other)), done.append)
     node.run_until(lambda: len(done) == 1)
     machine = node.broker.metadata
     assert machine.queue_count == count + 1

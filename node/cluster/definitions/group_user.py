@@ -23,12 +23,11 @@ log = logging.getLogger("warren.cluster")
 GIVEN_UP: Final = "this node was cut off from its cluster for too long: connect again"
 
 
-class BrokerDefinitions:
-    """See the module. `group` is set as soon as there is one."""
+class GroupUser:
+    """See the module."""
 
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker
-        self.group: Steppable
 
     @property
     def metadata(self) -> Metadata:
@@ -42,23 +41,23 @@ class BrokerDefinitions:
     def incarnation(self) -> int:
         return self._broker.identity.incarnation
 
-    def mark_definitions(self, is_later: bool) -> None:
+    def mark_definitions(self, group: Steppable, is_later: bool) -> None:
         turn = self._broker.turn
         if is_later:
-            turn.mark_host_later(self.group)
+            turn.mark_host_later(group)
         else:
-            turn.mark_host(self.group)
+            turn.mark_host(group)
 
     def carry(self, changes: Sequence[Change]) -> Mapping[int, int]:
-        return self._broker.carry(changes)
+        return self._broker.changes.carry(changes)
 
     def carried(self) -> None:
-        self._broker.forget_routes()
+        self._broker.queues.forget_lookups()
 
     def answer(
         self, done: Callable[[Outcome], None], outcome: Outcome, ready: Mapping[int, int]
     ) -> None:
-        self._broker.answer_proposal(done, outcome, ready)
+        self._broker.changes.answer_proposal(done, outcome, ready)
 
     def proposal_applied(self, outcome: Outcome, author: Author) -> None:
         self._broker.observers.proposal_applied(outcome, author)
@@ -73,7 +72,7 @@ class BrokerDefinitions:
             queue.vhost,
             extra=ids_of(queue=queue.name, vhost=queue.vhost),
         )
-        self._broker.remove_unborn(queue)
+        self._broker.changes.remove_unborn(queue)
 
     def given_up(self) -> None:
         broker = self._broker

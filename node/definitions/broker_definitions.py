@@ -1,0 +1,87 @@
+"""The definitions as parts of a node use them: look objects up, propose changes.
+
+A command is proposed to the log group of the definitions; once it is committed, it is applied to
+the machine of each node, `ChangeFollower` brings routers and queues to what the machine says, and
+the proposer gets its outcome.
+"""
+
+from collections.abc import Callable, Container
+
+from node.cluster.definitions.definitions_group import DefinitionsGroup
+from node.definitions.routes import Routers
+from node.events.authors import BROKER, Author
+from queues.definitions.broker_objects import Binding, Destination, Exchange, Queue
+from queues.definitions.metadata import Metadata
+from queues.definitions.metadata_commands import Command, DeclareQueue, may_grow
+from queues.definitions.metadata_outcomes import Outcome, Refused
+from warren.storage.wal import RESERVE
+from warren.wire.errors import ReplyCode
+
+
+class BrokerDefinitions:
+    """See the module. All methods run on the loop thread."""
+
+    def __init__(
+        self,
+        metadata: Metadata,
+        group: DefinitionsGroup,
+        routers: Routers,
+        place: Callable[[Command], Command],
+        faults: Container[str],
+    ) -> None:
+        """`place`: chooses the nodes of a queue that is declared. `faults`: of the disk."""
+        self.group = group
+        self._metadata = metadata
+        self._routers = routers
+        self._place = place
+        self._faults = faults
+
+    def propose(
+        self,
+        command: Command,
+        done: Callable[[Outcome], None] | None = None,
+        author: Author = BROKER,
+    ) -> None:
+        """Have a command committed; `done` gets the outcome once it is applied here."""
+        refusal = self._room_refusal(command)
+        if refusal is not None and done is not None:
+            done(refusal)
+            return
+        self.group.propose(self._place(command), done, author)
+
+    def _room_refusal(self, command: Command) -> Refused | None:
+        """Refuse a new definition while the disk has no room for the log's reserve.
+
+        The files that the log still has are kept for settlements and deletes, which make room.
+        """
+        if RESERVE not in self._faults or not may_grow(command):
+            return None
+        if isinstance(command, DeclareQueue) and self.queue(command.vhost, command.name):
+            return None
+        return Refused(
+            ReplyCode.PRECONDITION_FAILED,
+            "the disk is full: new definitions are refused until space is free; "
+            "deletes and acknowledgements are accepted",
+        )
+
+    def has_vhost(self, vhost: str) -> bool:
+        return vhost in self._metadata.vhosts
+
+    def queue(self, vhost: str, name: str) -> Queue | None:
+        found = self._metadata.vhosts.get(vhost)
+        return None if found is None else found.queues.get(name)
+
+    def bindings_to_queue(self, vhost: str, name: str) -> list[Binding]:
+        found = self._metadata.vhosts.get(vhost)
+        return [] if found is None else found.bindings_to(Destination.QUEUE, name)
+
+    def exchange(self, vhost: str, name: str) -> Exchange | None:
+        found = self._metadata.vhosts.get(vhost)
+        return None if found is None else found.exchanges.get(name)
+
+    def has_exchange(self, vhost: str, name: str) -> bool:
+        return self.exchange(vhost, name) is not None
+
+    def is_topic(self, vhost: str, exchange: str) -> bool:
+        """Whether the keys of the exchange are under topic permissions."""
+        return self._routers.of(vhost).is_topic(exchange)
