@@ -28,7 +28,7 @@ from node.cluster.definitions.definitions_store import (
     DefinitionsRecovery,
     DefinitionsStore,
 )
-from node.cluster.definitions.group_user import GroupUser
+from node.cluster.definitions.group_user import DefinedNode, GroupUser
 from node.cluster.membership.member_changes import Refused
 from node.cluster.peering.peer_record import PeerStatus
 from node.cluster.queues.group_exits import GroupExits
@@ -69,7 +69,7 @@ from warren.storage.snapshot import SnapshotStore
 from warren.storage.wal import Wal
 
 if TYPE_CHECKING:
-    from node.broker import Broker
+    from node.cluster.node_interface import Node
 
 PAUSE_S: Final = 0.01  # between two looks at whether something is through
 
@@ -120,7 +120,7 @@ class ClusterParts:
         self._cluster = cluster
         self._recovery = DefinitionsRecovery(keyed, snapshots, births)
         self._store = DefinitionsStore(keyed, snapshots, births, *save)
-        self._broker: Broker
+        self._broker: Node
         self._queues: QueuesChannel
         self._quorum: QuorumQueues
         self._is_adopted = False
@@ -235,7 +235,7 @@ class ClusterParts:
     def raft(self) -> RaftHost:
         return self._cluster.raft
 
-    def wire(self, broker: "Broker") -> "Wired":
+    def wire(self, broker: DefinedNode) -> "Wired":
         """Make the parts for a broker that has all but them."""
         cluster = self._cluster
         turn = broker.turn
@@ -269,7 +269,9 @@ class ClusterParts:
         queues.roams = quorum.quorum_proxies
         self.definitions.on_process.append(quorum.process_changed)
         self._quorum = quorum
-        self._guiding = Guiding(broker, cluster, self.definitions, leaders, self._call_later)
+        self._guiding = Guiding(
+            broker, cluster, self.definitions, leaders, quorum.quorum, self._call_later
+        )
         self._guiding.attach()
         self._operate(leaders)
         return Wired(
@@ -458,7 +460,7 @@ class ClusterParts:
 
 
 def wire_queues(
-    broker: "Broker", peers: Cluster, definitions: DefinitionsGroup
+    broker: "Node", peers: Cluster, definitions: DefinitionsGroup
 ) -> tuple[QueuesChannel, Leaders]:
     """Make the channel for queues and the table of leaders, for a broker without `queues` so far.
 

@@ -6,8 +6,9 @@ turn, and closes what clients have on this node when the others have given its p
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
+from node.cluster.node_interface import Node
 from node.events.authors import Author
 from node.events.logs import ids_of
 from queues.definitions.broker_objects import Queue
@@ -15,18 +16,32 @@ from queues.definitions.metadata import Metadata
 from queues.definitions.metadata_outcomes import Change, Outcome
 from queues.hosts.host_interfaces import Steppable
 
-if TYPE_CHECKING:
-    from node.broker import Broker
-
 log = logging.getLogger("warren.cluster")
 
 GIVEN_UP: Final = "this node was cut off from its cluster for too long: connect again"
 
 
+class Changes(Protocol):
+    """See `node.definitions.change_follower`."""
+
+    def carry(self, changes: Sequence[Change]) -> Mapping[int, int]: ...
+
+    def answer_proposal(
+        self, done: Callable[[Outcome], None], outcome: Outcome, ready: Mapping[int, int]
+    ) -> None: ...
+
+    def remove_unborn(self, queue: Queue) -> None: ...
+
+
+class DefinedNode(Node, Protocol):
+    @property
+    def changes(self) -> Changes: ...
+
+
 class GroupUser:
     """See the module."""
 
-    def __init__(self, broker: "Broker") -> None:
+    def __init__(self, broker: DefinedNode) -> None:
         self._broker = broker
 
     @property

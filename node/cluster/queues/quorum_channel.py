@@ -69,8 +69,8 @@ from raft.status import Status
 from warren.storage.damage import Hit
 
 if TYPE_CHECKING:
-    from node.broker import Broker
     from node.cluster.cluster_node import Cluster
+    from node.cluster.node_interface import Node
     from node.cluster.queues.leader_table import Leader, Leaders
     from warren.storage.snapshot import SnapshotStore
 
@@ -82,7 +82,7 @@ class QuorumQueues:
 
     def __init__(
         self,
-        broker: "Broker",
+        broker: "Node",
         cluster: "Cluster",
         leaders: "Leaders",
         find_peer_route: FindPeerRoute,

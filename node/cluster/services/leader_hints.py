@@ -1,6 +1,6 @@
 """What tells clients where leaders are, and nodes who does what, put together for a member.
 
-    guiding = Guiding(broker, cluster, definitions, leaders, loop.call_later)
+    guiding = Guiding(broker, cluster, definitions, leaders, member_of, loop.call_later)
     guiding.attach()      # before the links begin: takes frames of kind COORDINATION
     guiding.start()       # once the broker serves: coordination begins to tick
     guiding.stop()
@@ -22,9 +22,10 @@ from node.cluster.queues.places import ClusterPlaces, LeaderTable
 from queues.definitions.members import Member
 
 if TYPE_CHECKING:
-    from node.broker import Broker
     from node.cluster.coordination.coordinator import Coordinator, Membership
+    from node.cluster.node_interface import Node
     from node.config.settings import ListenersSection
+    from queues.hosts.quorum_member import QuorumMember
 
 LOOKUP: Final = "leader_lookup_url"  # of connection.start
 LOOKUP_URL: Final = "{}://{}/api/queues/{{vhost}}/{{queue}}/topology"
@@ -69,12 +70,15 @@ class Guiding:
 
     def __init__(
         self,
-        broker: "Broker",
+        broker: "Node",
         peers: LinkedPeers,
         definitions: Definitions,
         leaders: CountedLeaders,
+        member_of: Callable[[int], "QuorumMember | None"],
         call_later: CallLater,
     ) -> None:
+        """`member_of`: this node's member of a quorum queue, by uid."""
+        self._member_of = member_of
         self._broker = broker
         self._peers = peers
         self._definitions = definitions
@@ -130,7 +134,7 @@ class Guiding:
 
     def _lags(self, uid: int) -> Mapping[int, int]:
         """How far the members of a queue that is led here are behind it; else nothing is known."""
-        host = self._broker.quorum_queues.quorum(uid)
+        host = self._member_of(uid)
         status = None if host is None else host.status()
         if status is None or not status.members:
             return {}
