@@ -24,7 +24,7 @@ PROPERTIES: Final = (
 
 
 class PublishersBlocked(Exception):
-    """A resource alarm holds publishers; the text is its reason."""
+    """A resource alarm or a full address holds publishers; the text says which."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +81,7 @@ class Operations(Protocol):
         """Whether the message was routed to a queue, and taken by all of them.
 
         LookupError: there is no such exchange. ValueError: what it says cannot be published.
-        PublishersBlocked: a resource alarm is set.
+        PublishersBlocked: a resource alarm is set, or an address is full.
         """
 
     async def get(self, queue: Queue, count: int, outcome: int) -> Sequence[Got]:

@@ -14,6 +14,7 @@ from node.operations.operator_session import OperatorSession, QueueGone
 from node.operations.peeking import Peeked, Peeking
 from node.operations.redriving import Order, Permit, Redriven, Redriver, Told
 from node.operations.skipping import Skipping
+from queues.addresses.account import Gate, blocked_text
 from queues.conversion.chunks import in_form_1
 from queues.definitions.broker_objects import RESERVED_PREFIX, Queue
 from queues.definitions.metadata import Metadata
@@ -165,7 +166,8 @@ class LiveOperations:
         self, vhost: str, exchange: str, routing_key: bytes, properties: bytes, payload: bytes
     ) -> bool:
         if self._broker.alarms.is_set():
-            raise PublishersBlocked(self._broker.alarms.reason())
+            reason = self._broker.alarms.reason()
+            raise PublishersBlocked(f"publishing is blocked by a resource alarm: {reason}")
         data = build(exchange, routing_key, properties, payload)
         header_bytes, allowed = header_frame_bytes(data, 0), self._broker.wire_limits.frame_max
         if header_bytes > allowed:
@@ -193,13 +195,30 @@ class LiveOperations:
         offsets = bytes(4) + len(data).to_bytes(4, "little")
         chunk = Chunk(FORMAT_091, data, 0, offsets, _info(decode_properties(properties)))
         gate = self._broker.addresses.gate_of(vhost, exchange, tuple(route.queues))
+        self._broker.turn.begin()
         if gate is not None:
             chunk = gate.stamped(chunk)
+            if not self._admit(gate, chunk):
+                return True  # The address drops it, as its policy says.
         session = OperatorSession(self._broker.identity.new_session())
-        self._broker.turn.begin()
-        taken = await session.publish(hosts, chunk)
-        self._end(session)
-        return taken
+        try:
+            return await session.publish(hosts, chunk)
+        finally:
+            self._end(session)
+            if gate is not None:
+                for uid in route.queues:
+                    gate.decided(uid, int(chunk.bytes_between(0, 1)), 1)
+
+    def _admit(self, gate: Gate, chunk: Chunk) -> bool:
+        """Whether the addresses take the message; False: one drops it. PublishersBlocked: one has
+        publishers wait, or refuses it."""
+        account = gate.blocked_by()
+        if account is not None:
+            raise PublishersBlocked(blocked_text(account))
+        kept, refused_by = gate.admit(chunk.offsets, 0, 1)
+        if kept == 0 and refused_by != 0:
+            raise PublishersBlocked(self._broker.addresses.refusal_text(-refused_by))
+        return kept == 1
 
     async def _route(
         self, vhost: str, exchange: str, key: bytes, data: bytes, more_keys: tuple[bytes, ...]

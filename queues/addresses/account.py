@@ -277,12 +277,28 @@ class Gate:
 
     def must_wait(self) -> bool:
         """Whether publishers have to wait until there is room."""
-        return any(entry.account.is_blocking() for entry in self.entries)
+        return self.blocked_by() is not None
+
+    def blocked_by(self) -> Account | None:
+        """The first account for whose room publishers have to wait."""
+        for entry in self.entries:
+            if entry.account.is_blocking():
+                return entry.account
+        return None
 
 
 def refusal_text(account: Account) -> str:
     """Why the address takes no message."""
-    limits = account.limits
+    return full_text(account, account.limits.hard)
+
+
+def blocked_text(account: Account) -> str:
+    """Why publishers to the address wait."""
+    return full_text(account, (account.limits.bytes_max, account.limits.count_max))
+
+
+def full_text(account: Account, allowed: tuple[int, int]) -> str:
+    """What of it is full: the node, or the address with so many bytes and messages (-1: any)."""
     node_size = account.node_size
     if node_size.is_full():
         return (
@@ -290,7 +306,7 @@ def refusal_text(account: Account) -> str:
             f"all queues of the node have {node_size.size_bytes} bytes, "
             f"addresses.global_max_size is {node_size.bytes_max}"
         )
-    bytes_max, count_max = limits.hard
+    bytes_max, count_max = allowed
     over_bytes = 0 <= bytes_max <= account.size_bytes
     what = (
         f"{account.size_bytes} bytes, the limit is {bytes_max}"

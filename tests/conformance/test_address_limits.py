@@ -222,6 +222,32 @@ def test_a_client_that_asks_for_no_confirms_is_held_by_its_socket(
     assert publisher.sent == count
 
 
+@KINDS
+@pytest.mark.parametrize("policy", ["FAIL", "BLOCK", "DROP"])
+def test_publishes_over_http_meet_the_limit(
+    channel: Any, api: HttpApi, name: str, kind: str, policy: str
+) -> None:
+    declare(channel, name, kind, max_size_messages=3, address_full_policy=policy)
+    place = "/exchanges/%2F/amq.default/publish"
+    body = {"properties": {}, "routing_key": name, "payload": "x", "payload_encoding": "string"}
+    for _ in range(3):
+        assert api.post(place, body) == {"routed": True}
+    if policy == "DROP":
+        assert api.post(place, body) == {"routed": True}
+    else:
+        status, reason = api.refused("POST", place, body)
+        assert status == 503
+        assert f"address queue '{name}' in vhost '/' is full: 3 messages, the limit is 3" in reason
+    assert ready_count(channel, name) == 3
+    channel.basic_get(name, auto_ack=True)
+    eventually(lambda: ready_count(channel, name) == 2)
+
+    def is_taken() -> bool:
+        return api.ask("POST", place, body)[0] == 200 and ready_count(channel, name) == 3
+
+    eventually(is_taken)
+
+
 def test_the_limit_counts_all_queues_bound_to_the_address(
     broker: Broker, channel: Any, policy: Callable[..., None], name: str
 ) -> None:

@@ -78,8 +78,7 @@ class Messages:
         except LookupError as error:
             raise ApiError.not_found("exchange_not_found") from error
         except PublishersBlocked as error:
-            text = f"publishing is blocked by a resource alarm: {error}"
-            raise ApiError(503, "unavailable", text) from error
+            raise ApiError(503, "unavailable", str(error)) from error
         except ValueError as error:
             raise ApiError.bad_request(str(error)) from error
         return json_reply({"routed": routed})
