@@ -15,11 +15,11 @@ those that wait here are forgotten, and settling an old one does nothing.
 """
 
 import asyncio
-from typing import TYPE_CHECKING, Final, Self
+from typing import Final, Self
 
 from warren.client.errors import ClientError
 from warren.client.inbox import Inbox
-from warren.client.links import LinkHandle, OnLinkState, Terms
+from warren.client.links import LinkHandle, LinkHome, OnLinkState, Terms
 from warren.client.message import Message, try_decode
 from warren.client.state import LinkState
 from warren.wire.amqp10.events import ACCEPTED, MODIFIED, REJECTED, RELEASED, Settled
@@ -38,9 +38,6 @@ from warren.wire.amqp10.session import Session
 from warren.wire.amqp10.transfers import Transfers, payload_at
 from warren.wire.amqp10.values import Int
 from warren.wire.buffer import read_i32_le
-
-if TYPE_CHECKING:
-    from warren.client.connection import Connection
 
 PRIORITY: Final = "rabbitmq:priority"
 WINDOW_BYTES: Final = "warren:consumer-window-bytes"
@@ -161,7 +158,7 @@ class Consumer:
 
     def __init__(
         self,
-        connection: "Connection",
+        connection: LinkHome,
         address: str,
         name: str,
         credit: int,
@@ -349,7 +346,7 @@ class Consumer:
                 hold.handle.drop()
         await self.handle.close(self._connection.timeout_s)
 
-    # Following the leader (`warren.client.following.Movable`)
+    # Following the leader (`warren.client.links.Movable`)
 
     async def rest(self, timeout_s: float) -> bool:
         """Ask for nothing until `go_on`; True once nothing is on its way any more. Not while

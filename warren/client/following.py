@@ -17,10 +17,10 @@ import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from warren.client.errors import ClientError
-from warren.client.links import LinkHandle, Quiet
+from warren.client.links import LinkHandle, Movable, Quiet
 from warren.client.sockets import Dial
 from warren.client.state import LinkState
 from warren.client.url import BrokerUrl, parse_url
@@ -31,20 +31,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("warren.client")
 
 RETRY_DOUBLINGS: Final = 5
-
-
-class Movable(Protocol):
-    """What a link must be able to do so as to move: a publisher, a consumer."""
-
-    async def rest(self, timeout_s: float) -> bool:
-        """Send nothing, ask for nothing. True once nothing is under way any more; False: that has
-        not come to be, or the link is gone."""
-
-    def leave(self, left: LinkHandle) -> None:
-        """`left` is the old link now; it is to be detached when nothing needs it."""
-
-    def go_on(self) -> None:
-        """After `rest`: on the new link, or on the old one."""
 
 
 @dataclass(frozen=True, slots=True)

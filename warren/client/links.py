@@ -8,7 +8,7 @@ but for the two of management, so that windows and errors of one are nothing to 
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from warren.client.errors import ClientError, ConnectionLost, PeerError
 from warren.client.state import LinkState
@@ -19,10 +19,6 @@ from warren.wire.amqp10.link import ATTACHED, Link
 from warren.wire.amqp10.performatives import Attach, Flow, Source, Target
 from warren.wire.amqp10.session import Session
 from warren.wire.amqp10.transfers import Transfers
-
-if TYPE_CHECKING:
-    from warren.client.connection import Connection
-    from warren.client.following import Movable
 
 OnLinkState = Callable[[LinkState], None]
 
@@ -47,6 +43,47 @@ class LinkUser(Protocol):
 
     def on_withdrawn(self, count: int) -> None:
         """The last messages that were offered are not sent, for the broker took credit back."""
+
+
+class Movable(Protocol):
+    """What a link must be able to do so as to move: a publisher, a consumer."""
+
+    async def rest(self, timeout_s: float) -> bool:
+        """Send nothing, ask for nothing. True once nothing is under way any more; False: that has
+        not come to be, or the link is gone."""
+
+    def leave(self, left: "LinkHandle") -> None:
+        """`left` is the old link now; it is to be detached when nothing needs it."""
+
+    def go_on(self) -> None:
+        """After `rest`: on the new link, or on the old one."""
+
+
+class Follower(Protocol):
+    """Moves links to their leaders (`warren.client.following`)."""
+
+    def told(self, handle: "LinkHandle") -> None:
+        """The broker has told something of the link."""
+
+
+class LinkHome(Protocol):
+    """The connection of a link (`warren.client.connection`)."""
+
+    timeout_s: float
+    detaching: "set[LinkHandle]"
+
+    @property
+    def following(self) -> Follower | None: ...
+
+    @property
+    def is_open(self) -> bool: ...
+
+    def forget(self, handle: "LinkHandle") -> None: ...
+
+    def take_over(self, arriving: "LinkHandle", handle: "LinkHandle") -> None: ...
+
+    def mark(self) -> None:
+        """A link has something to send."""
 
 
 class Quiet:
@@ -99,7 +136,7 @@ class LinkHandle:
 
     def __init__(
         self,
-        connection: "Connection",
+        connection: LinkHome,
         terms: Terms,
         user: LinkUser,
         on_link_state: OnLinkState | None = None,

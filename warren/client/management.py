@@ -14,11 +14,11 @@ when the connection is lost fails with ConnectionLost; one made while it is lost
 import asyncio
 import uuid
 from collections import deque
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final, cast
 from urllib.parse import quote, urlencode
 
 from warren.client.errors import ClientError, RequestFailed
-from warren.client.links import LinkHandle, Terms
+from warren.client.links import LinkHandle, LinkHome, Terms
 from warren.client.message import Message, try_decode
 from warren.client.publisher import run_of
 from warren.wire.amqp10.events import Settled
@@ -28,9 +28,6 @@ from warren.wire.amqp10.transfers import Transfers, payload_at
 from warren.wire.amqp10.values import ULong
 from warren.wire.buffer import read_i32_le
 
-if TYPE_CHECKING:
-    from warren.client.connection import Connection
-
 ADDRESS: Final = "/management"
 REPLY_CREDIT: Final = 64  # more than a broker takes requests at once
 ERROR_FIRST: Final = 400
@@ -39,7 +36,7 @@ ERROR_FIRST: Final = 400
 class Management:
     """Made by `Connection.management`. Requests may be made at the same time."""
 
-    def __init__(self, connection: "Connection") -> None:
+    def __init__(self, connection: LinkHome) -> None:
         self._connection = connection
         name = f"management-{uuid.uuid4()}"
         self._requests = _Requests()

@@ -14,10 +14,10 @@ import struct
 from collections.abc import Iterable
 from contextlib import suppress
 from itertools import accumulate
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from warren.client.errors import ClientError
-from warren.client.links import LinkHandle, OnLinkState, Terms
+from warren.client.links import LinkHandle, LinkHome, OnLinkState, Terms
 from warren.client.message import Message
 from warren.client.outbox import Outbox
 from warren.client.outcome import Outcome, outcome_of
@@ -29,9 +29,6 @@ from warren.wire.amqp10.sender import Run
 from warren.wire.amqp10.serial import ahead
 from warren.wire.amqp10.transfers import Transfers, store
 from warren.wire.amqp10.values import ULong
-
-if TYPE_CHECKING:
-    from warren.client.connection import Connection
 
 ID_MASK: Final = 0xFFFFFFFF  # delivery-ids wrap
 WINDOW_BYTES: Final = "warren:producer-window-bytes"
@@ -46,7 +43,7 @@ class Publisher:
 
     def __init__(
         self,
-        connection: "Connection",
+        connection: LinkHome,
         address: str | None,
         name: str,
         settled: bool,
@@ -168,7 +165,7 @@ class Publisher:
             handle.session.offer(handle.link, run_of(taken, self._settled))
             handle.connection.mark()
 
-    # Following the leader (`warren.client.following.Movable`)
+    # Following the leader (`warren.client.links.Movable`)
 
     async def rest(self, timeout_s: float) -> bool:
         """Send nothing until `go_on`; True once all that was sent has its outcome."""

@@ -9,7 +9,7 @@ order in which they were sent: those that wait for their answers stand in a row.
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from warren.client.amqp091.errors import ReplyError
 from warren.client.errors import ClientError, ConnectionLost, PeerError
@@ -18,9 +18,6 @@ from warren.wire.amqp091.client_events import Arrived, ChannelClosed
 from warren.wire.amqp091.events import Settles
 from warren.wire.amqp091.methods import ChannelCloseOk, ChannelOpenOk, Method
 from warren.wire.errors import ProtocolError, ReplyCode, Scope
-
-if TYPE_CHECKING:
-    from warren.client.amqp091.connection import Connection
 
 Answer = Method | bytes | ClientError  # bytes: a whole content, of basic.get-ok
 OnAnswer = Callable[[Answer], None]
@@ -49,10 +46,38 @@ class ChannelUser(Protocol):
         """The channel is about to be closed: what was gathered goes out first."""
 
 
+class ChannelHome(Protocol):
+    """The connection of a channel (`warren.client.amqp091.connection`)."""
+
+    timeout_s: float
+
+    @property
+    def core(self) -> ClientConnection | None: ...
+
+    @property
+    def may_publish(self) -> bool: ...
+
+    def reopen(self, handle: "ChannelHandle") -> None: ...
+
+    def forget(self, handle: "ChannelHandle") -> None: ...
+
+    def unmap(self, handle: "ChannelHandle") -> None: ...
+
+    def mark(self) -> None:
+        """A channel has something to send."""
+
+    def flush(self) -> None:
+        """Send what there is now, so that `may_publish` takes it into account."""
+
+    def stop_reading(self, who: object) -> None: ...
+
+    def let_read(self, who: object) -> None: ...
+
+
 class ChannelHandle:
     """Invariant: `number` is not 0 while a connection carries the channel; `error` is for good."""
 
-    def __init__(self, connection: "Connection", user: ChannelUser, reopens: bool = False) -> None:
+    def __init__(self, connection: ChannelHome, user: ChannelUser, reopens: bool = False) -> None:
         self.connection = connection
         self.user = user
         self.number = 0

@@ -17,9 +17,9 @@ turn of the loop go out together, as one basic.ack where they are the oldest.
 """
 
 import asyncio
-from typing import TYPE_CHECKING, Final, Self
+from typing import Final, Self
 
-from warren.client.amqp091.channel import Answer, ChannelHandle
+from warren.client.amqp091.channel import Answer, ChannelHandle, ChannelHome
 from warren.client.amqp091.errors import ReplyError
 from warren.client.amqp091.message import Message, decode_content
 from warren.client.errors import ClientError, ConnectionLost
@@ -42,9 +42,6 @@ from warren.wire.amqp091.methods import (
     decode_method,
 )
 from warren.wire.buffer import read_i32_le
-
-if TYPE_CHECKING:
-    from warren.client.amqp091.connection import Connection
 
 CREDIT_MAX: Final = 65_535  # basic.qos has 16 bits
 SETTLED_WAITING_MAX: Final = 10_000  # of deliveries without acknowledgement: reading stops above it
@@ -124,7 +121,7 @@ class Consumer:
 
     def __init__(
         self,
-        connection: "Connection",
+        connection: ChannelHome,
         queue: str,
         credit: int,
         name: str,

@@ -15,9 +15,8 @@ made while it is lost waits for the next.
 
 import asyncio
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from warren.client.amqp091.channel import ChannelHandle
+from warren.client.amqp091.channel import ChannelHandle, ChannelHome
 from warren.client.amqp091.errors import ReplyError
 from warren.client.errors import ClientError, RequestFailed
 from warren.wire.amqp091.client_events import Arrived
@@ -44,9 +43,6 @@ from warren.wire.amqp091.methods import (
     QueueUnbindOk,
 )
 
-if TYPE_CHECKING:
-    from warren.client.amqp091.connection import Connection
-
 HARD_FIRST = 500  # reply codes from here on end the connection
 
 
@@ -62,7 +58,7 @@ class QueueCounts:
 class Management:
     """Made by `Connection.management`."""
 
-    def __init__(self, connection: "Connection") -> None:
+    def __init__(self, connection: ChannelHome) -> None:
         self.handle = ChannelHandle(connection, self, reopens=True)
         self._connection = connection
         self._turn = asyncio.Lock()

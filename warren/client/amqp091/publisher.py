@@ -13,9 +13,9 @@ next one; what was sent and has no confirm yet fails with ConnectionLost: it may
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from warren.client.amqp091.channel import Answer, ChannelHandle
+from warren.client.amqp091.channel import Answer, ChannelHandle, ChannelHome
 from warren.client.amqp091.errors import ReplyError
 from warren.client.amqp091.message import Message, decode_content
 from warren.client.errors import ClientError
@@ -35,9 +35,6 @@ from warren.wire.amqp091.methods import (
 )
 from warren.wire.buffer import read_i32_le
 
-if TYPE_CHECKING:
-    from warren.client.amqp091.connection import Connection
-
 TAG_MASK: Final = (1 << 63) - 1
 WRITE_BYTES: Final = 256 * 1024  # before the socket is asked whether it is full
 SLICE_MAX: Final = 256  # messages in one go
@@ -55,7 +52,7 @@ class Publisher:
 
     def __init__(
         self,
-        connection: "Connection",
+        connection: ChannelHome,
         exchange: str,
         routing_key: str,
         mandatory: bool,
