@@ -8,7 +8,7 @@ go back unseen; what the client holds when the link ends goes back by EndSession
 """
 
 import logging
-from typing import Final, final
+from typing import Final, Protocol, final
 
 from mypy_extensions import i64
 
@@ -51,13 +51,23 @@ FAILED_MASK: Final = 0xFFFFFFFF
 DETACH_MS_MAX: Final = 5_000  # that a detach waits for a queue that does not answer
 
 
+class ConsumingOwner(Owner10, Protocol):
+    """The endpoint of consuming links."""
+
+    def consumer_created(self, channel: int, link: "ConsumingLink") -> None:
+        """The queue of the link has taken its consumer."""
+
+    def consumer_deleted(self, channel: int, link: "ConsumingLink") -> None:
+        """A consumer that its queue had taken is over."""
+
+
 @final
 class ConsumingLink:
     """Invariant: the queue has a consumer of this session from `start` until `end` or `on_gone`."""
 
     def __init__(
         self,
-        owner: Owner10,
+        owner: ConsumingOwner,
         core: Session,
         link: Link,
         uid: i64,

@@ -19,12 +19,10 @@ from warren.wire.errors import ProtocolError
 
 if TYPE_CHECKING:
     from node.addresses.address_keeper import AddressKeeper
-    from node.amqp10.consuming import ConsumingLink
     from node.amqp10.dynamic import Dynamics
     from node.amqp10.hints import LinkHints, Timer
     from node.amqp10.management import Management
     from node.amqp10.named_targets import NamedTargets
-    from node.amqp10.publishing import PublishingLink
     from node.operations.peeking import Browsed
     from queues.routing.router import Route
 
@@ -159,20 +157,11 @@ class Owner10(Protocol):
     def mark(self) -> None:
         """There is something to send at the end of this turn."""
 
-    def mark_link(self, link: "PublishingLink") -> None:
-        """The same, and the link has outcomes to tell."""
-
     def count_published(self, count: int) -> None:
         """For flow control."""
 
     def trace_of(self, channel: int) -> Tracing | None:
         """For the links of a session; None: nothing is traced."""
-
-    def consumer_created(self, channel: int, link: "ConsumingLink") -> None:
-        """Its queue has taken the consumer."""
-
-    def consumer_deleted(self, channel: int, link: "ConsumingLink") -> None:
-        """A consumer that its queue had taken is over."""
 
     def ids(self) -> Ids:
         """For its lines in the log."""

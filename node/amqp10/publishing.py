@@ -11,7 +11,7 @@ quorum queue when it is committed. The outcome always waits for that which makes
 """
 
 from time import perf_counter
-from typing import Final, final
+from typing import Final, Protocol, final
 
 from mypy_extensions import i64
 
@@ -46,13 +46,20 @@ FULL: Final = ("amqp:resource-limit-exceeded", "queue '{}' exceeded maximum leng
 UNAVAILABLE: Final = ("amqp:precondition-failed", "queue '{}' is unavailable", "unavailable")
 
 
+class PublishingOwner(Owner10, Protocol):
+    """The endpoint of publishing links."""
+
+    def mark_link(self, link: "PublishingLink") -> None:
+        """The link has outcomes to send at the end of this turn."""
+
+
 @final
 class PublishingLink(PublishingOnly):
     """Messages that are on their way have tags in `publisher`; `_sent` has their delivery-ids."""
 
     def __init__(
         self,
-        owner: Owner10,
+        owner: PublishingOwner,
         core: Session,
         link: Link,
         uid: i64,

@@ -7,17 +7,16 @@ delivery-id, extended to 64 bits (the tag): a disposition of a thousand costs as
 
 import logging
 from collections.abc import Callable
-from typing import Final, final
+from typing import Final, Protocol, final
 
 from mypy_extensions import i64
 
 from node.amqp091.plans import Tracing
 from node.amqp10.browsing import BrowsingLink, is_browser
-from node.amqp10.consuming import ConsumingLink
+from node.amqp10.consuming import ConsumingLink, ConsumingOwner
 from node.amqp10.dynamic import Made
 from node.amqp10.link_pair import LinkPair, ManagementLinks, is_management
-from node.amqp10.owner import Owner10
-from node.amqp10.publishing import PublishingLink
+from node.amqp10.publishing import PublishingLink, PublishingOwner
 from node.amqp10.subscriptions import is_subscription, subscribe
 from node.amqp10.termini import (
     Consumption,
@@ -60,11 +59,15 @@ log = logging.getLogger("warren.connection")
 FIRST_TAG: Final = 1 << 32  # so that tags are positive, and their low half the delivery-id
 
 
+class SessionOwner(PublishingOwner, ConsumingOwner, Protocol):
+    """The endpoint of a session."""
+
+
 @final
 class Session10:
     """Invariant: `core.owner` and the `owner` of each of its links point here while they live."""
 
-    def __init__(self, owner: Owner10, core: Session) -> None:
+    def __init__(self, owner: SessionOwner, core: Session) -> None:
         self.owner = owner
         self.core = core
         self.consuming: dict[int, ConsumingLink] = {}  # by uid
