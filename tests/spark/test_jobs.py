@@ -153,14 +153,22 @@ def test_a_stream_is_kept_and_published_again(
     assert messages[5].application_properties == {"n": "5"}
 
 
-def test_dead_letters_are_counted_by_queue_and_reason(
+def test_dead_letters_are_counted_by_queue_reason_and_ladder(
     spark: SparkSession, url: str, tmp_path: Path
 ) -> None:
+    """Messages of `old` come by way of `retry`."""
+
+    def dead_to(queue: str) -> dict[str, object]:
+        return {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": queue}
+
     async def work(connection: Any, management: Any) -> None:
-        await management.declare_queue("letters", arguments={"x-queue-type": "stream"})
-        short = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "letters"}
-        await management.declare_queue("short", arguments=short | {"x-max-length": 2})
-        await management.declare_queue("old", arguments=short | {"x-message-ttl": 1})
+        for name, arguments in {
+            "letters": {"x-queue-type": "stream"},
+            "retry": dead_to("letters") | {"x-message-ttl": 1},
+            "short": dead_to("letters") | {"x-max-length": 2},
+            "old": dead_to("retry") | {"x-message-ttl": 1},
+        }.items():
+            await management.declare_queue(name, arguments=arguments)
         for queue, count in (("short", 7), ("old", 3)):
             publisher = await connection.publisher(f"/queues/{queue}")
             await publisher.publish_many([Message(b"x")] * count)
@@ -173,9 +181,13 @@ def test_dead_letters_are_counted_by_queue_and_reason(
     eventually(lambda: run_with(url, count) == 8)
     ran("lake", "--url", url, "--stream", "letters", tmp_path)
     found = dead_letters(spark, str(tmp_path))
-    rows = [each.asDict() for each in messages_of(spark, str(tmp_path)).collect()]
+    rows = [each.asDict(recursive=True) for each in messages_of(spark, str(tmp_path)).collect()]
     assert said(found) == said(dead_letter_reference(rows))
-    assert said(found) == [("short", "maxlen", "letters", 5), ("old", "expired", "letters", 3)]
+    assert said(found) == [
+        ("short", "maxlen", "short maxlen x1", "letters", 5),
+        ("old", "expired", "old expired x1, retry expired x1", "letters", 3),
+    ]
+    assert found.summary == ["expired: 3 messages", "maxlen: 5 messages"]
 
 
 def test_reports_are_text_json_and_a_page() -> None:

@@ -18,7 +18,7 @@ READ: Final = (
     *("stream", "superStream", "startingOffset", "startingTimestamp"),
     *("endingOffset", "endingTimestamp", "numPartitions"),
     *("maxMessagesPerTrigger", "maxBytesPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"),
-    *("failOnDataLoss", "bodyFormat", "schema", "avroSchema", "badBody"),
+    *("failOnDataLoss", "readAt", "bodyFormat", "schema", "avroSchema", "badBody"),
 )
 WRITE: Final = (
     *COMMON,
@@ -56,6 +56,7 @@ class ReadOptions:
     partitions: int  # tasks that read at the same time, at least one for each stream
     limits: "TriggerLimits"
     fail_on_data_loss: bool  # False: go on with the oldest message that there is
+    at_leader: bool  # False: tasks read at the node of `url`
     body_format: str  # one of BODY_FORMATS
     schema: str  # of bodies in JSON or Avro; "": another format
     null_bad_bodies: bool  # False: a body that does not fit fails the query
@@ -106,6 +107,7 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
         _number("numPartitions", options.get("numpartitions", "1"), 1),
         _limits(options),
         FLAGS[_chosen(options, "failOnDataLoss", tuple(FLAGS))],
+        _chosen(options, "readAt", ("leader", "url")) == "leader",
         body_format,
         schema,
         _chosen(options, "badBody", ("fail", "null")) == "null",

@@ -29,6 +29,7 @@ from pyspark.sql.types import StructType
 from warren.spark.bodies import body_type, decoder_of
 from warren.spark.body_types import ddl_of
 from warren.spark.columns import schema_of
+from warren.spark.leaders import Leaders
 from warren.spark.options import (
     OptionError,
     ReadOptions,
@@ -58,11 +59,12 @@ Places = dict[str, int]  # an offset for each stream, by its name
 
 
 class Range(InputPartition):
-    """Offsets of a stream from `begin` to `end`, exclusively."""
+    """Offsets of a stream from `begin` to `end`, exclusively; `address`: of the node to read at,
+    empty: that of the option `url`."""
 
-    def __init__(self, stream: str, begin: int, end: int) -> None:
-        super().__init__((stream, begin, end))
-        self.stream, self.begin, self.end = stream, begin, end
+    def __init__(self, stream: str, begin: int, end: int, address: str = "") -> None:
+        super().__init__((stream, begin, end, address))
+        self.stream, self.begin, self.end, self.address = stream, begin, end, address
 
 
 @dataclass
@@ -115,9 +117,9 @@ class Reader(DataSourceReader):
         self._options = options
 
     def partitions(self) -> Sequence[Range]:
-        found = bounds(self._options)
-        begin = begins(self._options, found)
-        return ranges(begin, ended(self._options, found), self._options) or [Range("", 0, 0)]
+        leaders = Leaders(self._options)
+        found = bounds(self._options, leaders)
+        return ranges(begins(leaders, found), ended(leaders, found), leaders) or [Range("", 0, 0)]
 
     def read(self, partition: Range) -> Iterator[pyarrow.RecordBatch]:
         return read_range(self._options, partition)
@@ -133,12 +135,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
+        self._leaders = Leaders(options)
         self._reached: Places | None = None  # the query has been given offsets up to here
         self._target: Places | None = None  # of the trigger `availableNow`
         self._begun_s: float | None = None  # when the last micro-batch began
 
     def initialOffset(self) -> Places:
-        self._reached = begins(self._options, bounds(self._options))
+        self._reached = begins(self._leaders, self._bounds())
         return self._told(self._reached)
 
     def getDefaultReadLimit(self) -> Any:
@@ -146,10 +149,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadMaxRows(self._options.limits.messages_max or sys.maxsize)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self._target = {name: each.end for name, each in bounds(self._options).items()}
+        self._target = {name: each.end for name, each in self._bounds().items()}
 
     def latestOffset(self, start: Places | None = None, limit: Any = None) -> Places:
-        found = bounds(self._options)
+        found = self._bounds()
         ends = {name: each.end for name, each in found.items()}
         if self._target is not None:
             target = self._target
@@ -181,17 +184,20 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         limits = self._options.limits
         if limits.bytes_max is None or behind(begin, ends) == 0:
             return limits.messages_max
-        most = max(1, int(limits.bytes_max / mean_bytes(self._options, begin, ends)))
+        most = max(1, int(limits.bytes_max / mean_bytes(self._leaders, begin, ends)))
         return most if limits.messages_max is None else min(most, limits.messages_max)
 
     def partitions(self, start: Places, end: Places) -> Sequence[Range]:
         begin, ends = self._by_stream(start), self._by_stream(end)
         self._reached = {**(self._reached or {}), **ends}
-        found = bounds(self._options)
-        return ranges(resumed(self._options, begin, ends, found), ends, self._options)
+        found = self._bounds()
+        return ranges(resumed(self._options, begin, ends, found), ends, self._leaders)
 
     def read(self, partition: Range) -> Iterator[pyarrow.RecordBatch]:
         return read_range(self._options, partition)
+
+    def _bounds(self) -> dict[str, Bounds]:
+        return bounds(self._options, self._leaders)
 
     def _told(self, places: Places) -> Places:
         """As checkpoints have it."""
@@ -202,15 +208,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def read_range(options: ReadOptions, part: Range) -> Iterator[pyarrow.RecordBatch]:
-    batches = read(replace(options, stream=part.stream), part.begin, part.end)
+    batches = read(replace(options, stream=part.stream), part.begin, part.end, part.address)
     decoder = decoder_of(options)
     return batches if decoder is None else map(decoder.decode, batches)
 
 
-def begins(options: ReadOptions, found: Mapping[str, Bounds]) -> Places:
+def begins(leaders: Leaders, found: Mapping[str, Bounds]) -> Places:
     """Where to begin. ReadError: that message is gone."""
+    options = leaders.options
     if options.starting_ms is not None:
-        return offsets_at(options, options.starting_ms, found)
+        return offsets_at(leaders, options.starting_ms, found)
     start = options.starting_offset
     if start == "first":
         return {name: each.first for name, each in found.items()}
@@ -219,12 +226,13 @@ def begins(options: ReadOptions, found: Mapping[str, Bounds]) -> Places:
     return {name: available(options, name, int(start), each) for name, each in found.items()}
 
 
-def ended(options: ReadOptions, found: Mapping[str, Bounds]) -> Places:
+def ended(leaders: Leaders, found: Mapping[str, Bounds]) -> Places:
     """Where a batch ends, exclusively."""
+    options = leaders.options
     ends = {name: each.end for name, each in found.items()}
     if options.ending_offset is not None:
         return {name: min(end, options.ending_offset) for name, end in ends.items()}
-    return ends if options.ending_ms is None else offsets_at(options, options.ending_ms, found)
+    return ends if options.ending_ms is None else offsets_at(leaders, options.ending_ms, found)
 
 
 def behind(begin: Mapping[str, int], ends: Mapping[str, int]) -> int:
@@ -282,13 +290,13 @@ def available(options: ReadOptions, stream: str, start: int, found: Bounds) -> i
     return found.first
 
 
-def ranges(begin: Mapping[str, int], end: Mapping[str, int], options: ReadOptions) -> list[Range]:
+def ranges(begin: Mapping[str, int], end: Mapping[str, int], leaders: Leaders) -> list[Range]:
     """Ranges for the tasks; `numPartitions` of all streams together, and at least one of each."""
-    parts = max(1, options.partitions // max(1, len(begin)))
+    parts = max(1, leaders.options.partitions // max(1, len(begin)))
+    cuts = {name: split(first, end.get(name, first), parts) for name, first in begin.items()}
+    addresses = leaders.addresses([name for name, each in cuts.items() if each])
     return [
-        Range(name, *each)
-        for name, first in begin.items()
-        for each in split(first, end.get(name, first), parts)
+        Range(name, *each, addresses.get(name, "")) for name, made in cuts.items() for each in made
     ]
 
 

@@ -14,6 +14,7 @@ from pyarrow import compute
 from warren.client import ClientError, Connection, Consumer, Message, connect
 from warren.client.links import LinkHandle, Quiet, Terms
 from warren.spark.columns import batch_of
+from warren.spark.leaders import Leaders, Nodes, url_at
 from warren.spark.options import ReadOptions
 from warren.wire.amqp10.link import SENDER_SETTLED
 from warren.wire.amqp10.performatives import Attach, Source, Target
@@ -32,6 +33,7 @@ CREDIT_MAX: Final = 20_000
 WINDOW_BYTES: Final = 8 << 20  # about so much is on its way
 ROWS_MAX: Final = 10_000  # of a batch
 BATCH_BYTES_MAX: Final = 16 << 20
+ELSEWHERE_S: Final = 10.0  # for a node that is not needed
 SAMPLED: Final = 256  # messages whose mean size stands for all
 
 
@@ -47,12 +49,12 @@ class Bounds:
     end: int
 
 
-def bounds(options: ReadOptions) -> dict[str, Bounds]:
+def bounds(options: ReadOptions, leaders: Leaders | None = None) -> dict[str, Bounds]:
     """Of the stream, or of each partition of the super stream, by name.
 
     ReadError: there is no such stream, or the broker cannot be asked.
     """
-    return _asked(options, _bounds(options))
+    return _asked(options, _bounds(options, leaders or Leaders(options)))
 
 
 def _asked(options: ReadOptions, work: Coroutine[Any, Any, T]) -> T:
@@ -63,40 +65,41 @@ def _asked(options: ReadOptions, work: Coroutine[Any, Any, T]) -> T:
         raise ReadError(f"stream '{name}': {error or 'no answer'}") from error
 
 
-async def _bounds(options: ReadOptions) -> dict[str, Bounds]:
-    async with await connect(options.url, timeout_s=options.timeout_s, follow=None) as connection:
+async def _bounds(options: ReadOptions, leaders: Leaders) -> dict[str, Bounds]:
+    async with Nodes(leaders) as nodes:
         names = [options.stream]
         if options.super_stream:
-            management = await connection.management()
-            names = await management.partitions(options.super_stream)
-        return {each: await _bounds_of(connection, replace(options, stream=each)) for each in names}
+            names = await nodes.management.partitions(options.super_stream)
+        return {each: await _bounds_of(nodes, replace(options, stream=each)) for each in names}
 
 
-async def _bounds_of(connection: Connection, options: ReadOptions) -> Bounds:
-    management = await connection.management()
-    info = await management.queue(options.stream)
+async def _bounds_of(nodes: Nodes, options: ReadOptions) -> Bounds:
+    info = await nodes.management.queue(options.stream)
     if info["type"] != "stream":
         raise ReadError(f"option 'stream': queue '{options.stream}' has the type '{info['type']}'")
+    connection = await nodes.at(options.stream)
+    if connection is not nodes.home:
+        info = await (await connection.management()).queue(options.stream)
     count = int(str(info["message_count"]))
-    if count == 0:
-        return Bounds(0, 0)
-    consumer = await connection.consumer(_address(options), credit=1, filters=_from(0))
-    first = _offset(await _first(consumer, options))
+    # A node without a member refuses the link, and its count is no count.
+    consumer = await connection.consumer(_address(options), credit=min(count, 1), filters=_from(0))
+    first = _offset(await _first(consumer, options)) if count else 0
     await consumer.close()
     return Bounds(first, first + count)
 
 
-def offsets_at(options: ReadOptions, ms: int, found: Mapping[str, Bounds]) -> dict[str, int]:
+def offsets_at(leaders: Leaders, ms: int, found: Mapping[str, Bounds]) -> dict[str, int]:
     """The first message of each stream that was stored at that time or later, in milliseconds
     since 1970; if there is none, the offset behind the newest. ReadError: no answer."""
-    return _asked(options, _offsets_at(options, ms, found))
+    return _asked(leaders.options, _offsets_at(leaders, ms, found))
 
 
-async def _offsets_at(options: ReadOptions, ms: int, found: Mapping[str, Bounds]) -> dict[str, int]:
+async def _offsets_at(leaders: Leaders, ms: int, found: Mapping[str, Bounds]) -> dict[str, int]:
     places: dict[str, int] = {}
-    async with await connect(options.url, timeout_s=options.timeout_s, follow=None) as connection:
+    async with Nodes(leaders) as nodes:
         for name, each in found.items():
-            address = _address(replace(options, stream=name))
+            connection = await nodes.at(name)
+            address = _address(replace(leaders.options, stream=name))
             consumer = await connection.consumer(address, credit=0, filters=_since(ms))
             # What is there comes before the answer to a drain.
             first = await consumer.receive(1, timeout_s=0)
@@ -105,13 +108,14 @@ async def _offsets_at(options: ReadOptions, ms: int, found: Mapping[str, Bounds]
     return places
 
 
-def mean_bytes(options: ReadOptions, begin: Mapping[str, int], end: Mapping[str, int]) -> float:
+def mean_bytes(leaders: Leaders, begin: Mapping[str, int], end: Mapping[str, int]) -> float:
     """Of the bodies of the next messages: of the stream that has most of them, a sample."""
     name = max(end, key=lambda each: end[each] - begin[each])
     last = min(end[name], begin[name] + SAMPLED)
+    address = leaders.addresses([name]).get(name, "")
     sizes: list[int] = [
         each
-        for batch in read(replace(options, stream=name), begin[name], last)
+        for batch in read(replace(leaders.options, stream=name), begin[name], last, address)
         for each in compute.binary_length(batch.column("body")).to_pylist()
     ]
     return max(1.0, sum(sizes) / max(1, len(sizes)))
@@ -121,12 +125,17 @@ async def _first(consumer: Consumer, options: ReadOptions) -> Message:
     return (await consumer.get(timeout_s=options.timeout_s)).message
 
 
-def read(options: ReadOptions, begin: int, end: int) -> Iterator[pyarrow.RecordBatch]:
-    """The rows from offset `begin` to `end`, exclusively. ReadError: a message is missing."""
+def read(
+    options: ReadOptions, begin: int, end: int, address: str = ""
+) -> Iterator[pyarrow.RecordBatch]:
+    """The rows from offset `begin` to `end`, exclusively. ReadError: a message is missing.
+
+    `address`: of the node to ask, if it can be reached from here; empty: that of the options.
+    """
     if begin >= end:
         return
     with asyncio.Runner() as runner:
-        batches = _batches(options, begin, end)
+        batches = _batches(options, begin, end, address)
 
         async def following() -> pyarrow.RecordBatch | None:
             return await anext(batches, None)
@@ -141,10 +150,20 @@ def read(options: ReadOptions, begin: int, end: int) -> Iterator[pyarrow.RecordB
             runner.run(batches.aclose())
 
 
+async def _connected(options: ReadOptions, address: str) -> Connection:
+    if address:
+        try:
+            at = url_at(options.url, address)
+            return await connect(at, timeout_s=min(options.timeout_s, ELSEWHERE_S), follow=None)
+        except (ClientError, OSError, TimeoutError) as error:
+            log.warning("stream '%s': %s cannot be reached: %s", options.stream, address, error)
+    return await connect(options.url, timeout_s=options.timeout_s, follow=None)
+
+
 async def _batches(
-    options: ReadOptions, begin: int, end: int
+    options: ReadOptions, begin: int, end: int, address: str
 ) -> AsyncGenerator[pyarrow.RecordBatch, None]:
-    async with await connect(options.url, timeout_s=options.timeout_s, follow=None) as connection:
+    async with await _connected(options, address) as connection:
         runs = Runs(connection, _address(options), begin)
         await connection.attach([runs.handle])
         wanted, is_over = begin, False

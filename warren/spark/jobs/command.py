@@ -65,7 +65,7 @@ def parser() -> argparse.ArgumentParser:
     jobs = made.add_subparsers(required=True, metavar="JOB")
     _lake(jobs)
     _replay(jobs)
-    each = _job(jobs, "dead-letters", "dead letters by queue and reason", _dead_letters)
+    each = _job(jobs, "dead-letters", "dead letters by queue, reason and ladder", _dead_letters)
     each.add_argument("folder", help="of the job lake")
     each = _job(jobs, "judge", "histories: what was lost, doubled or out of order", _judge)
     each.add_argument("histories", help="file, folder or pattern")

@@ -12,6 +12,9 @@ from warren.spark.jobs.report import Report
 
 DEATH_QUEUE: Final = "x-first-death-queue"
 DEATH_REASON: Final = "x-first-death-reason"
+# Each death of a message, the oldest first.
+LADDER: Final = """array_join(transform(reverse(deaths),
+    each -> concat(each.queue, ' ', each.reason, ' x', each.count)), ', ')"""
 SENT_COLUMNS: Final = ("body", "message_id", "correlation_id", "content_type", "headers")
 
 
@@ -60,31 +63,46 @@ def messages_of(spark: SparkSession, folder: str) -> DataFrame:
     return spark.read.parquet(f"{folder}/messages")
 
 
+# Dead letters
+
+Chain = tuple[str | None, ...]  # queue, reason, ladder, queue that keeps them
+
+
 def dead_letters(spark: SparkSession, folder: str) -> Report:
-    """How many messages each queue has dead-lettered first, and why."""
-    found = messages_of(spark, folder).select(
+    """How many messages each queue has dead-lettered first, why, and where they were after that."""
+    kept = messages_of(spark, folder)
+    # A lake of an older version has no deaths.
+    ladder = LADDER if "deaths" in kept.columns else "''"
+    found = kept.select(
         F.col("annotations")[DEATH_QUEUE].alias("from"),
         F.col("annotations")[DEATH_REASON].alias("reason"),
+        F.expr(ladder).alias("ladder"),
         F.col("queue").alias("to"),
     )
-    counted = found.where("`from` IS NOT NULL").groupBy("from", "reason", "to").count().collect()
-    return dead_letter_table({(row["from"], row.reason, row.to): row["count"] for row in counted})
+    counted = found.where("`from` IS NOT NULL").groupBy("from", "reason", "ladder", "to").count()
+    return dead_letter_table({tuple(row[:4]): row[4] for row in counted.collect()})
 
 
-def dead_letter_table(counts: Mapping[tuple[str, str, str], int]) -> Report:
-    rows = [(*key, count) for key, count in counts.items()]
-    rows.sort(key=lambda row: (-row[3], row[:3]))
-    columns = ("dead-lettered by", "reason", "kept in", "messages")
-    return Report("Dead letters", columns, rows, "messages", columns[:2])
+def dead_letter_table(counts: Mapping[Chain, int]) -> Report:
+    found = sorted(counts.items(), key=lambda each: (-each[1], [text or "" for text in each[0]]))
+    by_reason = Counter[str]()
+    for (_, reason, *_), count in found:
+        by_reason[reason or "?"] += count
+    said = [f"{reason}: {count:,} messages" for reason, count in sorted(by_reason.items())]
+    columns = ("dead-lettered by", "reason", "ladder", "kept in", "messages")
+    rows = [(*key, count) for key, count in found]
+    return Report("Dead letters", columns, rows, "messages", columns[:2], said)
 
 
 def dead_letter_reference(messages: Iterable[Mapping[str, Any]]) -> Report:
     """The same of rows in memory, in plain Python: what the job must equal."""
-    counts: Counter[tuple[str, str, str]] = Counter()
+    counts: Counter[Chain] = Counter()
     for each in messages:
         annotations = dict(each["annotations"])
         if DEATH_QUEUE in annotations:
-            counts[annotations[DEATH_QUEUE], annotations.get(DEATH_REASON, ""), each["queue"]] += 1
+            steps = [f"{d['queue']} {d['reason']} x{d['count']}" for d in reversed(each["deaths"])]
+            first = annotations[DEATH_QUEUE], annotations.get(DEATH_REASON)
+            counts[*first, ", ".join(steps), each["queue"]] += 1
     return dead_letter_table(counts)
 
 
