@@ -17,7 +17,7 @@ import os
 import secrets
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from time import perf_counter
 from typing import Final
@@ -450,6 +450,11 @@ class Wal:
     def disk_bytes(self) -> int:
         """Bytes of all files of the log, the reserve not counted."""
         return sum(file.size for file in self._ledger.files.values())
+
+    @property
+    def files(self) -> Mapping[int, LogFile]:
+        """The files of the log, by id."""
+        return self._ledger.files
 
     def disk_use(self) -> DiskUse:
         """How the disk stands now."""

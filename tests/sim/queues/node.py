@@ -242,7 +242,7 @@ class SimNode:
         index = slot.index + seq - slot.first
         offset = chunk.file_offset + chunk.bytes_between(0, index)
         size = chunk.bytes_between(index, index + 1)
-        assert chunk.file_id in self.wal._ledger.files, f"message {seq} of {core.uid} has no body"
-        stored = self._disk.pread(self.wal._ledger.files[chunk.file_id].handle, size, offset)
+        assert chunk.file_id in self.wal.files, f"message {seq} of {core.uid} has no body"
+        stored = self._disk.pread(self.wal.files[chunk.file_id].handle, size, offset)
         assert len(stored) == size
         return body_bytes(stored, 0, size)

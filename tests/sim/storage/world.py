@@ -293,7 +293,7 @@ class World:
 
     def content(self, file_id: int, offset: int, length: int) -> bytes:
         """What is on disk, read past the log."""
-        return self.disk.pread(self.wal._ledger.files[file_id].handle, length, offset)
+        return self.disk.pread(self.wal.files[file_id].handle, length, offset)
 
     def check_entries(self, before: Queues, durable_lsn: int) -> None:
         for index, payload in self.queues.entries.items():

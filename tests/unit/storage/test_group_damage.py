@@ -192,7 +192,7 @@ def test_the_file_with_the_hard_state_of_a_frozen_member_stays(node: Node) -> No
     node.wal.freeze(A)
     node.wal.attach(node.queues)
     node.rest()
-    assert file_id in node.wal._ledger.files
+    assert file_id in node.wal.files
     node.wal.thaw(A)
     node.rest()
-    assert file_id not in node.wal._ledger.files
+    assert file_id not in node.wal.files

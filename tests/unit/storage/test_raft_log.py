@@ -226,7 +226,7 @@ def test_the_newest_hard_state_is_said_anew_before_its_file_goes(node: Node) -> 
     node.wal.append_hard_state(GROUP, 3, 8, 2)
     first = node.wal.active_file_id
     churn(node)
-    assert first not in node.wal._ledger.files
+    assert first not in node.wal.files
     assert node.restarted().queues.found_states == {GROUP: (3, 8, 2)}
     assert len(node.kinds(HARD_STATE)) == 1
 
@@ -248,7 +248,7 @@ def test_a_deleted_group_stays_away_as_long_as_anything_of_it_is_left(node: Node
     node.wal.append_deleted(GROUP)
     deleted_in = node.wal.active_file_id
     churn(node)
-    assert deleted_in not in node.wal._ledger.files
+    assert deleted_in not in node.wal.files
     after = node.restarted()
     assert (after.queues.found_entries, after.queues.found_states) == ({}, {})
     assert after.kinds(RAFT_ENTRY) and after.kinds(DELETED)
@@ -284,14 +284,14 @@ def test_a_member_that_joins_again_keeps_its_log_though_the_start_before_found_n
 def test_released_and_truncated_entries_let_their_files_go(node: Node) -> None:
     append(node, 1, 200, size=1000)
     node.rest()
-    files = len(node.wal._ledger.files)
+    files = len(node.wal.files)
     assert files > 5
     node.wal.release_log(GROUP, 100)
     node.rest()
-    assert len(node.wal._ledger.files) < files - 2
+    assert len(node.wal.files) < files - 2
     node.wal.truncate_log(GROUP, 101)
     node.rest()
-    assert len(node.wal._ledger.files) <= 2
+    assert len(node.wal.files) <= 2
     assert node.wal.live_bytes() == 0
     assert GROUP not in node.wal._ledger.entries
 

@@ -72,7 +72,7 @@ class Node:
     def records(self, kind: int) -> list[tuple[str, int, int]]:
         """(path, offset, size) of all records of a kind, in the order of the log."""
         found: list[tuple[str, int, int]] = []
-        for _, file in sorted(self.wal._ledger.files.items()):
+        for _, file in sorted(self.wal.files.items()):
             if file.handle >= 0:
                 scan = Scan(self.disk, file.handle, file.path, file.size, file.epoch)
                 found.extend(
@@ -195,7 +195,7 @@ def test_a_clean_stop_stays_one_though_an_old_file_is_damaged(node: Node) -> Non
     again = Node(after.disk)
     assert (again.report.clean, len(again.report.corrupt)) == (True, 1)
     again.wal.close(clean=True)
-    newest = again.wal._ledger.files[max(again.wal._ledger.files)].path
+    newest = again.wal.files[max(again.wal.files)].path
     assert not again.damaged(newest, BLOCK_BYTES + 2).report.clean, "where its end would be"
 
 
@@ -255,7 +255,7 @@ def test_a_file_with_a_bad_place_that_nobody_misses_goes_when_nothing_in_it_is_a
     older = after.queues.live[10].pop(2)  # Its file stays, and the mark of 11 in that.
     settle_all(after)
     assert path not in after.disk.names
-    assert older.file_id in after.wal._ledger.files
+    assert older.file_id in after.wal.files
     again = Node(after.disk)
     assert again.report.corrupt == ()
     assert again.queues.marks[11] == 5
@@ -433,11 +433,11 @@ def test_the_files_of_a_frozen_owner_stay(node: Node) -> None:
     other = node.queues.live[11].pop(1)
     node.wal.release(other.file_id, other.length)
     node.rest()
-    assert held.file_id not in node.wal._ledger.files
-    assert other.file_id in node.wal._ledger.files
+    assert held.file_id not in node.wal.files
+    assert other.file_id in node.wal.files
     node.wal.thaw(11)
     node.rest()
-    assert other.file_id not in node.wal._ledger.files
+    assert other.file_id not in node.wal.files
 
 
 def test_a_lost_message_in_a_segment_hits_its_queue() -> None:
@@ -504,7 +504,7 @@ def test_any_flipped_byte_is_reported_and_no_message_of_a_healthy_queue_is_lost(
     node = busy_log(seed)
     lived = node.lived()
     paths = sorted(path for path in node.disk.names if "wal-" in path)
-    used = {file.path: file for file in node.wal._ledger.files.values()}
+    used = {file.path: file for file in node.wal.files.values()}
     for _ in range(25):
         path = drawn.choice([path for path in paths if path in used])
         end = used[path].used if used[path].sealed_lsn >= 0 else node.wal.appended_lsn

@@ -241,7 +241,7 @@ def thin_files(node: Small, count: int, keep_every: int) -> int:
     """So many full files of which little is alive, while nothing is rewritten; the last number."""
     node.runner.stalled = True
     number = 0
-    while sum(file.sealed_lsn >= 0 for file in node.wal._ledger.files.values()) < count:
+    while sum(file.sealed_lsn >= 0 for file in node.wal.files.values()) < count:
         seq = node.queues.publish_bodies([10], [body(number)], 0)[0]
         node.queues.settle(10, [seq] if number % keep_every else [])
         node.rest()
@@ -317,7 +317,7 @@ def test_no_file_is_left_half_empty_while_there_is_much_to_be_rewritten(node: Sm
     node.disk.space_bytes = 0  # No reserve, so that the next file is a fresh one.
     number = thin_files(node, 1, 10)
     node.disk.space_bytes = -1
-    while node.wal._ledger.files[node.wal.active_file_id].written_before:
+    while node.wal.files[node.wal.active_file_id].written_before:
         number = publish_one(node, number)
     before = node.wal.active_file_id
     assert node.excess_files() > SLACK_FILES / 4
@@ -365,7 +365,7 @@ def test_a_thin_file_that_is_damaged_is_kept_and_the_others_are_rewritten(node: 
         node.queues.publish_bodies([10], [body(number)], 0)
     node.rest()
     held = node.queues.live[10][1]
-    path = node.wal._ledger.files[held.file_id].path
+    path = node.wal.files[held.file_id].path
     node.disk.names[path].cached[held.offset + 5] ^= 1
     node.queues.settle(10, [seq for seq in range(1, 101) if seq % 20 != 1])
     for _ in range(4):
@@ -404,7 +404,7 @@ def test_after_a_restart_survivors_are_found_by_place_too() -> None:
     before.rest()
     node = Small(before.disk, before.queues.known)
     node.open()
-    assert all(len(file.landmarks) for file in node.wal._ledger.files.values() if file.live)
+    assert all(len(file.landmarks) for file in node.wal.files.values() if file.live)
     node.queues.settle(10, [seq for seq in range(1, 121) if seq % 40 != 1])
     stream(node, [11], 200, 1 << 30)
     assert node.wal.tally.finished > 0
@@ -426,7 +426,7 @@ def test_a_segment_is_not_taken_for_dead_while_its_owners_are_being_told() -> No
     told: list[int] = []
     while node.runner.step(node_random):
         making = upkeep._compaction
-        if making is None or making.segment.id not in node.wal._ledger.files or told:
+        if making is None or making.segment.id not in node.wal.files or told:
             continue
         told = [seq for seq, at in node.queues.live[10].items() if at.file_id == making.segment.id]
         node.queues.settle(10, told)  # All that have been told until now.

@@ -97,7 +97,7 @@ class Node:
     def kinds(self, kind: int) -> list[tuple[int, int]]:
         """(file id, owner) of all records of a kind that are in any file."""
         found: list[tuple[int, int]] = []
-        for file in self.wal._ledger.files.values():
+        for file in self.wal.files.values():
             if file.handle >= 0:
                 scan = Scan(self.disk, file.handle, file.path, file.size, file.epoch)
                 found.extend(
@@ -223,7 +223,7 @@ def test_compaction_keeps_exactly_the_live_messages(node: Node) -> None:
     expected = node.bodies(10)
     assert expected == [body(seq - 1) for seq in live[10]]
     assert node.wal.disk_bytes() < 3 * FILE_BYTES
-    segments = [file for file in node.wal._ledger.files.values() if "seg-" in file.path]
+    segments = [file for file in node.wal.files.values() if "seg-" in file.path]
     assert segments
     assert all(file.live == file.claimed for file in segments)
     after = node.restarted()
@@ -375,7 +375,7 @@ def test_a_damaged_record_in_the_middle_is_reported_and_its_file_is_kept(node: N
     node.queues.publish_bodies([11], [body(2)], 0)
     node.rest()
     held = node.queues.live[10][1]
-    path = node.wal._ledger.files[held.file_id].path
+    path = node.wal.files[held.file_id].path
     node.disk.names[path].cached[held.offset + 5] ^= 1
     after = Node(node.disk)
     report = after.open()
@@ -392,7 +392,7 @@ def test_a_damaged_record_in_the_middle_is_reported_and_its_file_is_kept(node: N
 def test_a_file_whose_header_is_damaged_is_reported_and_left_alone(node: Node) -> None:
     node.queues.publish_bodies([10], [body(1)], 0)
     node.rest()
-    path = node.wal._ledger.files[node.queues.live[10][1].file_id].path
+    path = node.wal.files[node.queues.live[10][1].file_id].path
     node.disk.names[path].cached[9] ^= 1
     after = Node(node.disk)
     assert [(found.path, found.offset) for found in after.open().corrupt] == [(path, 0)]
@@ -423,7 +423,7 @@ def test_restarts_do_not_eat_the_disk() -> None:
 
 
 def test_the_log_moves_on_to_a_file_that_was_written_before(node: Node) -> None:
-    fresh = node.wal._ledger.files[1]
+    fresh = node.wal.files[1]
     assert not fresh.written_before
     node.queues.publish_bodies([10], [b"first"], 0)
     node.rest()
@@ -462,7 +462,7 @@ def test_each_write_of_records_ends_at_the_border_of_a_page_or_with_the_file() -
         if number % 3 == 0:
             node.rest()
     node.rest()
-    handles = {each.handle for each in node.wal._ledger.files.values() if "wal-" in each.path}
+    handles = {each.handle for each in node.wal.files.values() if "wal-" in each.path}
     writes = [each for each in node.disk.log if isinstance(each, Write)]
     ends = [each.offset + len(each.content) for each in writes if each.handle in handles]
     assert len(ends) > 20
