@@ -5,11 +5,11 @@ pages are sorted by is therefore had without a row: a rate or a count from where
 definitions and hosts say from the queue's view. Not compiled.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from operator import attrgetter
+from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 
 from node.management.rows.listing import column_of
+from node.management.rows.queue_columns import BARE, COUNTED, UNKNOWN, VALUES, columns_of
 from node.management.rows.rates import (
     COLUMNS,
     DEPTHS,
@@ -26,40 +26,15 @@ Key: TypeAlias = tuple[str, str]  # vhost and name
 Value: TypeAlias = Callable[[Key], object]
 
 NAMED_MAX: Final = 500  # so many are asked for one by one: a page at most
-BARE: Final = (
-    "name", "vhost", "type", "durable", "auto_delete", "exclusive", "arguments", "node", "state",
-    "policy", "operator_policy", "leader", "members", "online", "owner_pid_details",
-    "counts_known",
-)  # fmt: skip
-COUNTS: Final = (
-    *DEPTHS, "messages_delayed", "messages_dlx", "message_bytes", "message_bytes_ready",
-    "message_bytes_unacknowledged", "messages_ram", "messages_paged_out", "message_bytes_ram",
-    "message_bytes_paged_out", "messages_persistent", "message_bytes_persistent", "memory",
-    "consumers", "consumer_capacity", "consumer_utilisation",
-)  # fmt: skip
-# In place of the counts of a queue whose node does not answer: 0 would be a claim.
-UNKNOWN: Final[Mapping[str, object]] = {**dict.fromkeys(COUNTS), "message_stats": {}}
+SHOWN_BARE: Final = (*BARE, "leader", "members", "online", "owner_pid_details")
 KEY_PLACES: Final = {"vhost": 0, "name": 1}
 RATE_PLACES: Final = {  # by the path of a column in a row
     f"{path_of(column)}_details.rate": place for place, column in enumerate(COLUMNS[QUEUE])
 }
 COUNT_PLACES: Final = {path_of(column): place for place, column in enumerate(COLUMNS[QUEUE])}
-VIEW_COLUMNS: Final[Mapping[str, Callable[[QueueView], object]]] = {
-    **{
-        name: attrgetter(name)
-        for name in (
-            "type", "durable", "auto_delete", "exclusive", "node", "state", "consumers",
-            "consumer_capacity", "messages_delayed", "message_bytes_ready",
-            "message_bytes_unacknowledged", "messages_ram", "messages_paged_out",
-            "message_bytes_ram", "message_bytes_paged_out", "messages_persistent",
-            "message_bytes_persistent",
-        )
-    },
-    "consumer_utilisation": attrgetter("consumer_capacity"),
-    "memory": attrgetter("memory_bytes"),
-    "messages_dlx": attrgetter("messages_pending_dead_letters"),
-    "message_bytes": lambda queue: queue.message_bytes_ready + queue.message_bytes_unacknowledged,
-}  # fmt: skip
+VIEW_COLUMNS: Final = {  # those that no rate is counted of
+    name: value for name, value in VALUES if name not in COUNT_PLACES
+}
 
 
 def queue_values(view: BrokerView, rates: Rates, sort: str) -> Value:
@@ -69,7 +44,7 @@ def queue_values(view: BrokerView, rates: Rates, sort: str) -> Value:
         return lambda key: rates.rate(QUEUE, key, rate_place)
     if sort in VIEW_COLUMNS:
         column = VIEW_COLUMNS[sort]
-        is_count = sort in COUNTS
+        is_count = sort in COUNTED
 
         def of_view(key: Key) -> object:
             queue = view.queue(*key)
@@ -105,12 +80,12 @@ def plain_rows(view: BrokerView) -> Callable[[Key], Row | None]:
 
 def bare(row: Row, with_totals: bool) -> Row:
     """What a queue is, without what is counted of it (`disable_stats`)."""
-    kept = (*BARE, *DEPTHS) if with_totals else BARE
+    kept = (*SHOWN_BARE, *DEPTHS) if with_totals else SHOWN_BARE
     return {name: row[name] for name in kept if name in row}
 
 
 def queue_row(queue: QueueView, details: Sequence[Any] = ()) -> Row:
-    row = _columns(queue)
+    row = columns_of(queue)
     if queue.members:
         row["leader"] = queue.leader
         row["members"] = list(queue.members)
@@ -137,52 +112,4 @@ def mirror_columns(queue: QueueView) -> Row:
         "mirror_nodes": mirrors,
         "synchronised_mirror_nodes": synchronised,
         "recoverable_mirrors": recoverable,
-    }
-
-
-def _columns(queue: QueueView) -> Row:
-    """The columns that every queue has."""
-    return {
-        "name": queue.name,
-        "vhost": queue.vhost,
-        "type": queue.type,
-        "durable": queue.durable,
-        "auto_delete": queue.auto_delete,
-        "exclusive": queue.exclusive,
-        "arguments": queue.arguments,
-        "node": queue.node,
-        "state": queue.state,
-        "reason": queue.reason,
-        "counts_known": queue.counts_known,
-        "policy": queue.policy.name,
-        "operator_policy": queue.policy.operator,
-        "effective_policy_definition": queue.policy.definition,
-        "messages": queue.messages_ready + queue.messages_unacknowledged,
-        "messages_ready": queue.messages_ready,
-        "messages_unacknowledged": queue.messages_unacknowledged,
-        "messages_delayed": queue.messages_delayed,
-        "messages_dlx": queue.messages_pending_dead_letters,
-        "message_bytes": queue.message_bytes_ready + queue.message_bytes_unacknowledged,
-        "message_bytes_ready": queue.message_bytes_ready,
-        "message_bytes_unacknowledged": queue.message_bytes_unacknowledged,
-        "messages_ram": queue.messages_ram,
-        "messages_paged_out": queue.messages_paged_out,
-        "messages_persistent": queue.messages_persistent,
-        "message_bytes_persistent": queue.message_bytes_persistent,
-        "message_bytes_ram": queue.message_bytes_ram,
-        "message_bytes_paged_out": queue.message_bytes_paged_out,
-        "memory": queue.memory_bytes,
-        "consumers": queue.consumers,
-        "consumer_capacity": round(queue.consumer_capacity, 4),
-        "consumer_utilisation": round(queue.consumer_capacity, 4),
-        "message_stats": {
-            "publish": queue.published,
-            "deliver": queue.delivered,
-            "deliver_no_ack": queue.delivered_no_ack,
-            "get": queue.got,
-            "get_no_ack": queue.got_no_ack,
-            "deliver_get": queue.delivered + queue.delivered_no_ack + queue.got + queue.got_no_ack,
-            "redeliver": queue.redelivered,
-            "ack": queue.acknowledged,
-        },
     }

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from node.management.rows.queue_columns import QUEUE_COLUMNS, Kind
 from node.management.schema.connections import CONSUMER, DELIVERIES
 from node.management.schema.model import (
     ADMINISTRATOR,
@@ -33,44 +34,18 @@ from node.management.schema.model import (
     wanted,
 )
 
-UNKNOWN_COUNT: Final = or_null(COUNT)
+TYPES: Final = {
+    Kind.TEXT: STRING,
+    Kind.TEXT_OR_NULL: or_null(STRING),
+    Kind.FLAG: BOOLEAN,
+    Kind.MAP: MAP,
+    Kind.COUNT: or_null(COUNT),
+    Kind.SHARE: or_null(NUMBER),
+    Kind.COUNTS: table(ANY),
+}
 QUEUE: Final = record(
     "Queue",
-    {
-        "name": STRING,
-        "vhost": STRING,
-        "type": STRING,
-        "durable": BOOLEAN,
-        "auto_delete": BOOLEAN,
-        "exclusive": BOOLEAN,
-        "arguments": MAP,
-        "node": STRING,
-        "state": STRING,
-        "reason": STRING,
-        "policy": or_null(STRING),
-        "operator_policy": or_null(STRING),
-        "effective_policy_definition": MAP,
-        "counts_known": BOOLEAN,  # False: the counts are null, for their node does not answer
-        "messages": UNKNOWN_COUNT,
-        "messages_ready": UNKNOWN_COUNT,
-        "messages_unacknowledged": UNKNOWN_COUNT,
-        "messages_delayed": UNKNOWN_COUNT,
-        "messages_dlx": UNKNOWN_COUNT,
-        "message_bytes": UNKNOWN_COUNT,
-        "message_bytes_ready": UNKNOWN_COUNT,
-        "message_bytes_unacknowledged": UNKNOWN_COUNT,
-        "messages_ram": UNKNOWN_COUNT,
-        "messages_paged_out": UNKNOWN_COUNT,
-        "messages_persistent": UNKNOWN_COUNT,
-        "message_bytes_persistent": UNKNOWN_COUNT,
-        "message_bytes_ram": UNKNOWN_COUNT,
-        "message_bytes_paged_out": UNKNOWN_COUNT,
-        "memory": UNKNOWN_COUNT,
-        "consumers": UNKNOWN_COUNT,
-        "consumer_capacity": or_null(NUMBER),
-        "consumer_utilisation": or_null(NUMBER),
-        "message_stats": table(ANY),
-    },
+    {each.name: TYPES[each.kind] for each in QUEUE_COLUMNS},
     {
         # Of quorum queues.
         "leader": STRING,

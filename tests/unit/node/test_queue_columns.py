@@ -1,0 +1,41 @@
+"""One table of the columns of queues: rows, unknown counts, bare rows, the schema and the CLI."""
+
+from dataclasses import replace
+from typing import Any, cast
+
+from node.cli.lists import LISTS
+from node.management.rows.queue_columns import QUEUE_COLUMNS, Kind, columns_of
+from node.management.rows.queue_rows import bare, queue_row
+from node.management.schema.queues import QUEUE
+from tests.unit.node.fake_broker import queue_view
+
+
+def properties() -> dict[str, Any]:
+    return cast("dict[str, Any]", QUEUE["properties"])
+
+
+def test_row_has_columns_of_table_with_values_of_view() -> None:
+    queue = queue_view("/", "q", ready=3)
+    row = columns_of(queue)
+    assert list(row) == [each.name for each in QUEUE_COLUMNS]
+    assert (row["name"], row["messages_ready"], row["messages"]) == ("q", 3, 4)
+    assert row.keys() <= properties().keys()
+
+
+def test_counts_are_null_where_their_node_does_not_answer() -> None:
+    row = queue_row(replace(queue_view("/", "q"), counts_known=False))
+    counted = [each for each in QUEUE_COLUMNS if each.kind in (Kind.COUNT, Kind.SHARE)]
+    assert len(counted) > 15 and all(row[each.name] is None for each in counted)
+    assert row["message_stats"] == {} and row["counts_known"] is False
+
+
+def test_bare_row_has_no_statistics() -> None:
+    row = bare(queue_row(queue_view("/", "q")), with_totals=False)
+    assert row["policy"] is None and row["state"] == "running"
+    assert not row.keys() & {"messages", "consumers", "message_stats", "reason"}
+
+
+def test_command_line_lists_columns_that_api_has() -> None:
+    listing = LISTS["list_queues"]
+    places = [listing.places.get(each, each).partition(".")[0] for each in listing.columns]
+    assert set(places) <= properties().keys()
