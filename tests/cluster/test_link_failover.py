@@ -71,22 +71,27 @@ def returned(cluster: ClusterOfNodes, name: str, how: str) -> None:
         HttpApi(node.management_url).post(f"/nodes/{name}/revive", {})
 
 
+def shovelled(cluster: ClusterOfNodes, away: Node, queue: str) -> str:
+    """Move the messages of a queue of the other node to the cluster; the node that does so."""
+    value = {
+        "src-uri": away.url,
+        "src-queue": queue,
+        "dest-uri": LOCAL,
+        "dest-queue": queue,
+        "dest-queue-args": QUORUM,
+        "reconnect-delay": 0.1,
+    }
+    first = cluster.node(1)
+    HttpApi(first.management_url).put("/parameters/shovel/%2F/moving", {"value": value})
+    return eventually(lambda: running_on(first))
+
+
 @pytest.mark.parametrize("how", ["kill", "drain"])
 def test_a_shovel_moves_when_its_node_ends(away: Node, how: str) -> None:
     queue = f"work-{how}"
     with ClusterOfNodes(3) as cluster:
         fill(away, queue, 0, 100)
-        value = {
-            "src-uri": away.url,
-            "src-queue": queue,
-            "dest-uri": LOCAL,
-            "dest-queue": queue,
-            "dest-queue-args": QUORUM,
-            "reconnect-delay": 0.1,
-        }
-        first = cluster.node(1)
-        HttpApi(first.management_url).put("/parameters/shovel/%2F/moving", {"value": value})
-        name = eventually(lambda: running_on(first))
+        name = shovelled(cluster, away, queue)
         assert {running_on(node) for node in cluster.nodes} == {name}
         begun = 100
 
@@ -110,3 +115,27 @@ def test_a_shovel_moves_when_its_node_ends(away: Node, how: str) -> None:
         eventually(
             lambda: HttpApi(away.management_url).get(f"/queues/%2F/{queue}")["messages"] == 0
         )
+
+
+def test_a_node_that_wakes_up_leaves_its_shovel_to_the_other_one(away: Node) -> None:
+    """While it was halted, its consumer stayed and got every second message."""
+    queue = "work-halted"
+    source = HttpApi(away.management_url)
+    with ClusterOfNodes(3) as cluster:
+        fill(away, queue, 0, 100)
+        halted = shovelled(cluster, away, queue)
+        place = f"/queues/%2F/{queue}"
+        eventually(lambda: source.get(place)["messages"] == 0)
+        node = cluster.node(cluster.number_of(halted))
+        other = cluster.node(cluster.number_of(halted) % 3 + 1)
+        node.pause()
+        eventually(lambda: running_on(other) not in ("", halted))
+        owner = running_on(other)
+        fill(away, queue, 100, 100)
+        node.resume()
+        eventually(lambda: {running_on(each) for each in cluster.nodes} == {owner})
+        eventually(lambda: (row := source.get(place))["messages"] == 0 and row["consumers"] == 1)
+        fill(away, queue, 200, 100)
+        found = taken(cluster.node(cluster.number_of(owner)), queue, 300)
+        assert sorted(set(found)) == list(range(300))
+        assert {running_on(each) for each in cluster.nodes} == {owner}
