@@ -21,14 +21,17 @@ from federation.shovel_parameters import NO_ACK, ON_CONFIRM, SourceEnd, TargetEn
 from federation.upstreams import EXCHANGE, LinkConfig
 from federation.uris import Uri, parse_uri, without_credentials
 from queues.definitions.arguments import decode_arguments
+from queues.hosts.message_digests import DUPLICATE_IDS
 from queues.routing.federation_upstream import RECEIVED_FROM, TYPE, Place, should_forward
 from warren.client import amqp091
 from warren.client.errors import ClientError, RequestFailed
 from warren.wire.amqp091.contents import content_parts
 from warren.wire.amqp091.deliver import build
-from warren.wire.amqp091.properties import decode_properties
+from warren.wire.amqp091.properties import BasicProperties, decode_properties
 
 PURPOSE: Final[Mapping[str, object]] = {"x-internal-purpose": "federation"}
+ASK_FOR_IDS: Final[Mapping[str, object]] = {"x-delivery-ids": True}
+DELIVERY_ID: Final = "x-delivery-id"
 FANOUT: Final = "fanout"
 UNKNOWN_TYPE: Final = "unknown exchange type"
 LOOK_S: Final = 0.1  # between two looks at local demand, or at the bindings
@@ -159,10 +162,18 @@ class Upstream:
         config = self.config
         return upstream_queue(config.remote_exchange, self.vhost, here, config.name)
 
-    def with_hop(self, delivery: amqp091.Delivery, headers: dict[str, object]) -> None:
-        """Note in the headers that the message came from there."""
-        hop: dict[str, object] = {"uri": self._shown, self.config.kind: self.config.remote}
+    def prepare(
+        self, delivery: amqp091.Delivery, properties: BasicProperties, headers: dict[str, object]
+    ) -> None:
+        """Note in the headers that the message came from there, and which one it is."""
+        config = self.config
+        hop: dict[str, object] = {"uri": self._shown, config.kind: config.remote}
         headers[RECEIVED_FROM] = received_from(headers, hop, delivery.redelivered, self.place)
+        if config.marks_ids:
+            mark_id(headers, properties.message_id)
+        properties.headers = headers
+        if not config.trust_user_id:
+            properties.user_id = None
 
 
 class ExchangeSource:
@@ -179,7 +190,12 @@ class ExchangeSource:
         self._queue = upstream.queue_name(self._here)
         self._source = Source091(
             upstream.connect,
-            SourceEnd((), queue=self._queue, queue_arguments=self._queue_arguments()),
+            SourceEnd(
+                (),
+                queue=self._queue,
+                queue_arguments=self._queue_arguments(),
+                consumer_arguments=dict(ASK_FOR_IDS) if config.marks_ids else {},
+            ),
             config.ack_mode == NO_ACK,
         )
         self._exchange = ""  # the internal one of this session
@@ -308,10 +324,7 @@ class ExchangeSource:
         headers = dict(properties.headers or {})
         if not should_forward(headers, self._config.max_hops, self._here):
             return None
-        self._upstream.with_hop(delivery, headers)
-        properties.headers = headers
-        if not self._config.trust_user_id:
-            properties.user_id = None
+        self._upstream.prepare(delivery, properties, headers)
         key = delivery.routing_key.encode("utf-8", "surrogateescape")
         return build(self._config.name, key, properties.encode(), body)
 
@@ -328,7 +341,11 @@ class QueueSource:
             (),
             queue=config.remote_queue,
             queue_arguments=arguments,
-            consumer_arguments={"x-priority": PRIORITY, "x-purpose": "federation"},
+            consumer_arguments={
+                "x-priority": PRIORITY,
+                "x-purpose": "federation",
+                **(ASK_FOR_IDS if config.marks_ids else {}),
+            },
         )
         self._source = Source091(
             upstream.connect, end, config.ack_mode == NO_ACK, config.consumer_tag
@@ -377,11 +394,16 @@ class QueueSource:
         encoded, body = content_parts(content, 0, len(content))
         properties = decode_properties(encoded)
         headers = dict(properties.headers or {})
-        self._upstream.with_hop(delivery, headers)
-        properties.headers = headers
-        if not self._config.trust_user_id:
-            properties.user_id = None
+        self._upstream.prepare(delivery, properties, headers)
         return build("", self._config.name.encode(), properties.encode(), body, bits=1)
+
+
+def mark_id(headers: dict[str, object], message_id: str | None) -> None:
+    """Give the message the id by which a queue with `id-cache-size` knows that it has had it: that
+    of its publisher, else that of the upstream's queue, else the property message-id."""
+    own = headers.pop(DELIVERY_ID, None)
+    if not any(name in headers for name in DUPLICATE_IDS) and (own or message_id):
+        headers[DUPLICATE_IDS[0]] = own or message_id
 
 
 async def _has_exchange(management: amqp091.Management, name: str) -> bool:

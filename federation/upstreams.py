@@ -46,6 +46,7 @@ _SHARED: Final[Spec] = {
     "max-bytes-per-second": (number, OPTIONAL),
     "resource-cleanup-mode": (one_of("default", "never"), OPTIONAL),
     "queue-type": (one_of("classic", "quorum"), OPTIONAL),
+    "federation-dedup": (boolean, OPTIONAL),
     "ha-policy": (text, OPTIONAL),
     "bind-nowait": (boolean, OPTIONAL),
     "channel-use-mode": (one_of("multiple", "single"), OPTIONAL),
@@ -83,6 +84,7 @@ class LinkConfig:
     auto_delete: bool
     arguments: bytes  # of the downstream exchange or queue, encoded
     rates: Rates = NO_RATES
+    marks_ids: bool = False  # so that queues here leave out what they have had
 
     @property
     def remote(self) -> str:
@@ -157,6 +159,7 @@ def link_config(
 ) -> LinkConfig:
     """The link of an object to one of the upstreams that `meant` gave."""
     upstream = str(value["upstream"])
+    marks_ids = value.get("federation-dedup") is True
     return LinkConfig(
         kind=kind,
         vhost=vhost,
@@ -174,12 +177,13 @@ def link_config(
         trust_user_id=value.get("trust-user-id") is True,
         ack_mode=str(value.get("ack-mode", ON_CONFIRM)),
         cleans_up=value.get("resource-cleanup-mode", "default") != "never",
-        queue_type=str(value.get("queue-type", "classic")),
+        queue_type=str(value.get("queue-type", "quorum" if marks_ids else "classic")),
         type=type_,
         durable=durable,
         auto_delete=auto_delete,
         arguments=arguments,
         rates=rates_of(value),
+        marks_ids=marks_ids,
     )
 
 

@@ -22,6 +22,7 @@ from node.amqp091.consumer_arguments import (
     timed_out_text,
 )
 from node.amqp091.deliveries import Consumer091, Deliveries
+from node.amqp091.delivery_ids import delivery_ids
 from node.amqp091.plans import Parted, PlanCache, Tracing
 from node.amqp091.stream_rules import refuse_get, start_of_consumer
 from node.amqp091.transaction import Transaction
@@ -416,6 +417,7 @@ class Channel091:
         )
         if len(arguments) > 0:
             consumer.arguments = arguments
+            consumer.ids = delivery_ids(arguments, host, self.owner.metadata)
         if watches and isinstance(host, QuorumProxy) and not host.quorum:
             host.watch_failover(consumer.key, self)
         if answers:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from node.amqp091.channel import Channel091
     from node.amqp091.deliveries import Consumer091
     from node.oversized import OversizedHeaders
+    from queues.definitions.metadata import Metadata
 
 
 class Owner(Protocol):
@@ -93,6 +94,9 @@ class Owner(Protocol):
 
     def queue_for_read(self, channel: "Channel091", name: str) -> QueueHost:
         """The named (or current) queue; raise 404, 405 or 403."""
+
+    def metadata(self) -> "Metadata":
+        """The definitions as they are now."""
 
     def gone_error(self, host: QueueHost) -> ProtocolError:
         """Why a queue cannot be used that was gone before it has answered."""

@@ -18,6 +18,7 @@ from typing import Final, final
 
 from mypy_extensions import i32, i64, mypyc_attr
 
+from node.amqp091.delivery_ids import DeliveryIds
 from node.amqp091.plans import Tracing
 from node.amqp091.stream_rules import with_offsets
 from node.amqp091.transaction import Transaction
@@ -93,6 +94,7 @@ class Consumer091:
         self.exclusive = exclusive
         self.priority: i64 = 0
         self.arguments: dict[str, object] | None = None  # of basic.consume, if there were any
+        self.ids: DeliveryIds | None = None  # that it has asked for
         self.active = not host.single_active  # or the single active one
         self.delivered: i64 = 0  # highest delivery_seq that came from the queue
         self.written: i64 = 0  # of those, how many went to the socket
@@ -407,6 +409,9 @@ class Deliveries:
             first = 0
         if pending.consumer.stream:
             shown = with_offsets(shown, first, count, pending.first - 1)
+            first = 0
+        if pending.consumer.ids is not None:
+            shown = pending.consumer.ids.marked(shown, first, count, pending.first)
             first = 0
         data = shown.data
         assert data is not None

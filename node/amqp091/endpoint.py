@@ -55,6 +55,7 @@ from warren.wire.errors import ProtocolError, ReplyCode, Scope
 if TYPE_CHECKING:
     from node.broker import Broker
     from node.tls.certificate import TlsPeer
+    from queues.definitions.metadata import Metadata
 
 log = logging.getLogger("warren.connection")
 
@@ -581,6 +582,9 @@ class Endpoint091:
             if name != "":
                 self._readable[name] = host
         return host
+
+    def metadata(self) -> "Metadata":
+        return self.broker.metadata
 
     def gone_error(self, host: QueueHost) -> ProtocolError:
         return self.broker.queues.gone_error(host)

@@ -47,16 +47,19 @@ class Cluster:
         body = {"pattern": pattern, "apply-to": apply_to, "definition": given}
         self.api.put(f"/policies/%2F/{quote(apply_to + pattern, safe='')}", body)
 
-    def bound(self, queue: str, exchange: str, key: str) -> None:
+    def bound(self, queue: str, exchange: str, key: str, **arguments: object) -> None:
         channel = self.channel()
         channel.exchange_declare(exchange, "topic", durable=True)
-        channel.queue_declare(queue, durable=True)
+        named = {f"x-{name.replace('_', '-')}": value for name, value in arguments.items()}
+        channel.queue_declare(queue, durable=True, arguments=named)
         channel.queue_bind(queue, exchange, key)
 
-    def publish(self, exchange: str, key: str, count: int = 1, **properties: Any) -> None:
+    def publish(
+        self, exchange: str, key: str, count: int = 1, first: int = 0, **properties: Any
+    ) -> None:
         channel = self.channel()
         channel.confirm_delivery()
-        for number in range(count):
+        for number in range(first, first + count):
             made = pika.BasicProperties(delivery_mode=2, **properties)
             channel.basic_publish(exchange, key, b"%d" % number, made)
 

@@ -12,7 +12,7 @@ from tests.conformance.federation_pair import Cluster
 from tests.conformance.test_shovel_faults import FAULTS
 from tests.waiting import eventually
 from warren.testing import Node, free_ports
-from warren.testing.toxiproxy import Proxy, ToxiproxyServer
+from warren.testing.toxiproxy import Proxy, Toxic, ToxiproxyServer
 
 COUNT = 1_200
 STEPS = (200, 500, 800)  # messages that were forwarded when a fault begins
@@ -149,3 +149,56 @@ def test_every_message_arrives_when_a_side_is_killed(
         if side == "down":
             taken.lost_connection()
     settled(taken)
+
+
+PREFETCH = 100
+LOST_ACKS = Toxic("timeout", "upstream", {"timeout": 0})
+
+
+def upstream_row(up: Cluster) -> dict[str, Any]:
+    """The queue that the link consumes."""
+    rows = up.api.get("/queues/%2F")
+    return next(row for row in rows if row["name"] == "q" or row["name"].startswith("federation"))
+
+
+def is_stuck(up: Cluster, taken: Taken, published: int) -> bool:
+    """Whether all that the link may get without acknowledging has arrived."""
+    row = upstream_row(up)
+    has_arrived = taken.look() == published - row["messages_ready"]
+    return bool(has_arrived and row["messages_unacknowledged"] == PREFETCH)
+
+
+@pytest.mark.parametrize("kind", ["exchange", "queue"])
+def test_a_link_that_marks_ids_brings_nothing_twice(
+    server: ToxiproxyServer, up: Cluster, down: Cluster, kind: str
+) -> None:
+    """The upstream loses its acknowledgements, three times for a whole prefetch."""
+    (listen,) = free_ports(1)
+    server.proxies["link"] = Proxy("link", listen, f"{up.node.host}:{up.node.port}")
+    server.start()
+    down.bound("q", "x", "#", queue_type="quorum", id_cache_size=2 * COUNT)
+    url = f"amqp://guest:guest@127.0.0.1:{listen}?connection_timeout=3000"
+    limits = {"prefetch_count": PREFETCH, "reconnect_delay": 0.1}
+    down.upstream("up", url, federation_dedup=True, **limits)
+    up.bound("q" if kind == "queue" else "other", "y", "#", queue_type="quorum")
+    down.federate("^x$" if kind == "exchange" else "^q$", f"{kind}s")
+    down.await_links()
+    taken = Taken(down)
+    taken.look()
+    exchange = "x" if kind == "exchange" else ""
+    for first in range(0, COUNT, COUNT // 3):
+        end = first + COUNT // 3
+        up.publish(exchange, "q", 1, first)
+        eventually(lambda: taken.look() == first + 1)  # noqa: B023
+        server.add("link", LOST_ACKS)
+        up.publish(exchange, "q", end - first - 1, first + 1)
+        eventually(lambda: is_stuck(up, taken, end))  # noqa: B023
+        server.down("link")
+        eventually(lambda: down.links()[0]["status"] != "running")
+        server.heal()
+        eventually(lambda: taken.look() == end)  # noqa: B023
+        eventually(lambda: upstream_row(up)["messages"] == 0)
+        down.await_links()
+    taken.look()
+    assert set(taken.seen) == {b"%d" % number for number in range(COUNT)}
+    assert {body: count for body, count in taken.seen.items() if count > 1} == {}
