@@ -17,11 +17,12 @@ from node.amqp091.deliveries import Consumer091
 from node.amqp091.plans import Parted, PlanCache
 from node.amqp091.publish_plans import RouteCache
 from node.auth.access import FULL_ACCESS, INTERNAL_USER
-from node.auth.login import Accepted, Check, LoginOutcome, login_refused_text
+from node.auth.login import Accepted, LoginOutcome, login_refused_text
 from node.auth.login import Refused as LoginRefused
+from node.auth.login_task import LoginTask
 from node.auth.permissions import PermissionCache, vhost_refusal
 from node.auth.sasl import offered
-from node.auth.source import Source
+from node.auth.source import source_of
 from node.auth.token_scopes import TokenAccess
 from node.connections.connection_facts import ConnectionFacts
 from node.connections.socket_reading import ANSWER_BYTES_MAX, Reading, Transport
@@ -120,7 +121,7 @@ class Endpoint091:
         self._lost = False
         self._blocked_told = False
         self._output_held = False  # close-ok waits for the end of the exclusive queues
-        self._login: asyncio.Task[None] | None = None
+        self._login = LoginTask(broker.logins)
         self._ticker: asyncio.TimerHandle | None = None  # with a short heartbeat interval
 
     # The socket
@@ -169,8 +170,7 @@ class Endpoint091:
             return
         self._lost = True
         self._closing = True
-        if self._login is not None:
-            self._login.cancel()
+        self._login.cancel()
         if self._ticker is not None:
             self._ticker.cancel()
         self._end_channels()
@@ -258,12 +258,9 @@ class Endpoint091:
                 self.connection.send(0, methods.ConnectionUpdateSecretOk())
                 self.mark()
                 return
-            task = asyncio.get_running_loop().create_task(self._renew(method.new_secret))
-            self._login = task  # Reading stops until it is done.
+            self._login.renew(method.new_secret, self.user, self._renewed)  # Reading stops.
 
-    async def _renew(self, token: bytes) -> None:
-        outcome = await self.broker.logins.renew(token, self.user)
-        self._login = None
+    def _renewed(self, outcome: LoginOutcome) -> None:
         if self._closing:
             return
         access = self.access
@@ -302,25 +299,12 @@ class Endpoint091:
         if self.is_internal:
             self._logged_in(Accepted(INTERNAL_USER, ("impersonator",)))
             return
-        source = Source(
-            self.peer[0],
-            "amqp091",
-            "" if self.tls is None else self.tls.login_name,
-            self.peer[1],
-            *self.here,
-            event.mechanism,
-            self.tls,
-        )
-        outcome = self.broker.logins.begin(event.mechanism, event.response, source)
-        if isinstance(outcome, Check):
-            task = asyncio.get_running_loop().create_task(self._finish_login(outcome))
-            self._login = task  # Reading stops until it is done.
-        else:
+        source = source_of("amqp091", event.mechanism, self.peer, self.here, self.tls)
+        outcome = self._login.begin(event.mechanism, event.response, source, self._login_decided)
+        if outcome is not None:  # Else reading stops until it is known.
             self._logged_in(outcome)
 
-    async def _finish_login(self, check: Check) -> None:
-        outcome = await self.broker.logins.complete(check)
-        self._login = None
+    def _login_decided(self, outcome: LoginOutcome) -> None:
         if not self._closing:
             self._logged_in(outcome)
             self.mark()
@@ -654,7 +638,7 @@ class Endpoint091:
     def _should_stop(self) -> bool:
         if self._closing:
             return False
-        if self._login is not None:
+        if self._login.is_running:
             return True
         if self.reader.is_blocked():
             return True

@@ -22,11 +22,12 @@ from node.amqp10.locality import OFF, OFFERED, are_wanted
 from node.amqp10.management import Management
 from node.amqp10.publishing import PublishingLink
 from node.amqp10.sessions import Session10
-from node.auth.login import Accepted, Check, LoginOutcome
+from node.auth.login import Accepted, LoginOutcome
 from node.auth.login import Refused as LoginRefused
+from node.auth.login_task import LoginTask
 from node.auth.permissions import PermissionCache, vhost_refusal
 from node.auth.sasl import UNASKED, offered
-from node.auth.source import Source
+from node.auth.source import source_of
 from node.cluster.services.whereis import WhereIs, url_of, urls_told
 from node.connections.connection_facts import ConnectionFacts
 from node.connections.socket_reading import ANSWER_BYTES_MAX, Reading, Transport
@@ -132,7 +133,7 @@ class Endpoint10:
         self._share = RoutingShare()
         self._waiting: deque[Event] = deque()  # behind messages that are still to be routed
         self._is_stepping_later = False
-        self._login: asyncio.Task[None] | None = None
+        self._login = LoginTask(broker.logins)
         self._ticker: asyncio.TimerHandle | None = None
 
     # The socket
@@ -177,8 +178,7 @@ class Endpoint10:
         self._lost = True
         self._closing = True
         self._waiting.clear()
-        if self._login is not None:
-            self._login.cancel()
+        self._login.cancel()
         if self._ticker is not None:
             self._ticker.cancel()
         self._end_sessions()
@@ -362,25 +362,12 @@ class Endpoint10:
     # Login and vhost
 
     def _begin_login(self, response: bytes) -> None:
-        source = Source(
-            self.peer[0],
-            "amqp10",
-            "" if self.tls is None else self.tls.login_name,
-            self.peer[1],
-            *self.here,
-            self.mechanism,
-            self.tls,
-        )
-        outcome = self.broker.logins.begin(self.mechanism, response, source)
-        if isinstance(outcome, Check):
-            task = asyncio.get_running_loop().create_task(self._finish_login(outcome))
-            self._login = task  # Reading stops until it is done.
-        else:
+        source = source_of("amqp10", self.mechanism, self.peer, self.here, self.tls)
+        outcome = self._login.begin(self.mechanism, response, source, self._login_decided)
+        if outcome is not None:  # Else reading stops until it is known.
             self._logged_in(outcome)
 
-    async def _finish_login(self, check: Check) -> None:
-        outcome = await self.broker.logins.complete(check)
-        self._login = None
+    def _login_decided(self, outcome: LoginOutcome) -> None:
         if not self._closing:
             self._logged_in(outcome)
             self.mark()
@@ -630,7 +617,7 @@ class Endpoint10:
     def _should_stop(self) -> bool:
         if self._closing:
             return False
-        if self._login is not None:
+        if self._login.is_running:
             return True
         if self._writing_paused and len(self.connection.output.writer) >= ANSWER_BYTES_MAX:
             return True  # A client that asks and never reads.

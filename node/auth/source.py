@@ -28,6 +28,18 @@ class Source:
         return is_loopback(self.address)
 
 
+def source_of(
+    protocol: LoginProtocol,
+    mechanism: str,
+    peer: tuple[str, int],
+    here: tuple[str, int],
+    tls: "TlsPeer | None",
+) -> Source:
+    """The source of a connection between two addresses, each a host and a port."""
+    certificate_user = "" if tls is None else tls.login_name
+    return Source(peer[0], protocol, certificate_user, peer[1], *here, mechanism, tls)
+
+
 def is_loopback(address: str) -> bool:
     """Whether a peer's address is this machine's own; `::ffff:127.0.0.1` is one too."""
     try:

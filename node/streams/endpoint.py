@@ -7,16 +7,16 @@ the loop; while an alarm is set, or too much is in flight, the connection stops 
 and one that only consumes goes on.
 """
 
-import asyncio
 import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from node.auth.login import Accepted, Check, LoginOutcome
+from node.auth.login import Accepted, LoginOutcome
 from node.auth.login import Refused as LoginRefused
+from node.auth.login_task import LoginTask
 from node.auth.permissions import PermissionCache
 from node.auth.sasl import offered
-from node.auth.source import Source
+from node.auth.source import source_of
 from node.connections.connection_facts import ConnectionFacts
 from node.connections.socket_reading import ANSWER_BYTES_MAX, Reading, Transport
 from node.events.authors import AMQP, Author
@@ -111,7 +111,7 @@ class StreamEndpoint:
         self._frames = FrameBuffer(HANDSHAKE_FRAME_MAX)
         self._reading = Reading(broker.turn, transport, self.connection, broker.monotonic_ms)
         self._publishing: Publishing | None = None  # a Publish that is carried out in slices
-        self._login: asyncio.Task[None] | None = None
+        self._login = LoginTask(broker.logins)
         self._login_correlation = 0
         self._output: list[bytes] = []
         self._work: list[StreamPublisher] = []  # with confirms to send
@@ -154,8 +154,7 @@ class StreamEndpoint:
             return
         self._is_lost = True
         self._end()
-        if self._login is not None:
-            self._login.cancel()
+        self._login.cancel()
         self.reader.peer_down_everywhere()
         self.broker.connections.closed(self)
 
@@ -198,7 +197,7 @@ class StreamEndpoint:
         """Carry out frames, as many as fit in a turn."""
         try:
             for _ in range(FRAMES_PER_TURN):
-                if self._is_closing or self._login is not None:
+                if self._is_closing or self._login.is_running:
                     return
                 if self._publishing is not None and not self._go_on_publishing():
                     return
@@ -262,25 +261,12 @@ class StreamEndpoint:
     def begin_login(self, correlation: int, mechanism: str, response: bytes) -> None:
         self._login_correlation = correlation
         self.mechanism = mechanism
-        source = Source(
-            self.peer[0],
-            PROTOCOL,
-            "" if self.tls is None else self.tls.login_name,
-            self.peer[1],
-            *self.here,
-            mechanism,
-            self.tls,
-        )
-        outcome = self.broker.logins.begin(mechanism, response, source)
-        if isinstance(outcome, Check):
-            task = asyncio.get_running_loop().create_task(self._finish_login(outcome))
-            self._login = task  # No frame is carried out until it is done.
-        else:
+        source = source_of(PROTOCOL, mechanism, self.peer, self.here, self.tls)
+        outcome = self._login.begin(mechanism, response, source, self._login_decided)
+        if outcome is not None:  # Else no frame is carried out until it is known.
             self._logged_in(outcome)
 
-    async def _finish_login(self, check: Check) -> None:
-        outcome = await self.broker.logins.complete(check)
-        self._login = None
+    def _login_decided(self, outcome: LoginOutcome) -> None:
         if self._is_lost:
             return
         self.broker.turn.begin()
@@ -460,7 +446,7 @@ class StreamEndpoint:
     def _should_stop(self) -> bool:
         if self._is_closing:
             return False
-        if self._login is not None or self._publishing is not None or self._is_stepping_later:
+        if self._login.is_running or self._publishing is not None or self._is_stepping_later:
             return True
         is_full = self.transport.get_write_buffer_size() >= ANSWER_BYTES_MAX
         return is_full or self._reading.has_backlog()
