@@ -284,8 +284,8 @@ def test_purging_is_answered_when_the_queue_has_purged(room: Room) -> None:
     for _ in range(2):
         room.management.handle(Request("DELETE", "/queues/q/messages"), replies.append)
     assert [type(each) for each in host.commands] == [Purge, Purge] and replies == []
-    room.management._purges.on_purged(queue.uid, 7)
-    room.management._purges.on_purged(queue.uid, 0)
+    room.broker.queues.host(queue.uid).sinks[0].on_purged(queue.uid, 7)
+    room.broker.queues.host(queue.uid).sinks[0].on_purged(queue.uid, 0)
     assert replies == [Reply(200, {"message_count": ULong(n)}) for n in (7, 0)]
     assert type(host.commands[-1]) is EndSession
 
@@ -296,7 +296,7 @@ def test_a_purge_whose_queue_goes_is_answered_as_if_there_was_none(room: Room) -
     assert queue is not None
     replies: list[Reply] = []
     room.management.handle(Request("DELETE", "/queues/q/messages"), replies.append)
-    room.management._purges.on_gone(queue.uid)
+    room.broker.queues.host(queue.uid).sinks[0].on_gone(queue.uid)
     assert replies == [Reply(400, "no queue 'q' in vhost '/'")]
 
 
@@ -312,8 +312,8 @@ def test_how_a_queue_of_another_node_stands_is_asked_of_it(room: Room) -> None:
         room.management.handle(Request("GET", target), replies.append)
     assert [type(each) for each in host.commands] == [Inspect, Inspect]
     assert replies == []
-    room.management._purges.on_inspected(queue.uid, 7, 2)
-    room.management._purges.on_gone(queue.uid)
+    room.broker.queues.host(queue.uid).sinks[0].on_inspected(queue.uid, 7, 2)
+    room.broker.queues.host(queue.uid).sinks[0].on_gone(queue.uid)
     first, second = replies
     assert isinstance(first.body, dict)
     assert (first.body["message_count"], first.body["consumer_count"]) == (ULong(7), UInt(2))
@@ -329,7 +329,7 @@ def test_a_queue_of_another_node_is_asked_what_goes_with_it(room: Room) -> None:
     room.management.handle(Request("DELETE", "/queues/q"), replies.append)
     room.broker.commit()
     assert replies == []
-    room.management._purges.on_inspected(queue.uid, 4, 0)
+    room.broker.queues.host(queue.uid).sinks[0].on_inspected(queue.uid, 4, 0)
     room.broker.commit()
     assert replies == [Reply(200, {"message_count": ULong(4)})]
 
@@ -343,7 +343,7 @@ def test_nothing_is_answered_after_the_end(room: Room) -> None:
     room.management.handle(Request("DELETE", "/queues/q/messages"), replies.append)
     room.management.close()
     room.broker.commit()
-    room.management._purges.on_purged(queue.uid, 1)
+    room.broker.queues.host(queue.uid).sinks[0].on_purged(queue.uid, 1)
     assert replies == []
     assert type(room.broker.queues.host(queue.uid).commands[-1]) is EndSession
 

@@ -21,6 +21,7 @@ class FakeQueue:
         self.persistent: list[bool] = []
         self.chunks: list[Chunk] = []
         self.commands: list[Command] = []
+        self.sinks: list[SessionSink] = []  # of the commands
 
     @property
     def uid(self) -> int:
@@ -55,6 +56,7 @@ class FakeQueue:
 
     def command(self, sink: SessionSink, command: Command) -> None:
         self.commands.append(command)
+        self.sinks.append(sink)
 
     def view(self, sink: SessionSink, first: int, count: int) -> View | None:
         for begin, chunk in self.stored:

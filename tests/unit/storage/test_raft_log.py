@@ -94,7 +94,7 @@ def test_entries_that_are_appended_at_once_are_those_that_come_one_by_one(
     for index, parts in enumerate(contents, 1):
         node.wal.append_raft_entries(GROUP + 1, 1, index, 3, 4, COMMAND, [parts])
     node.rest()
-    together, apart = (node.wal._ledger.entries[owner] for owner in (GROUP, GROUP + 1))
+    together, apart = (node.ledger.entries[owner] for owner in (GROUP, GROUP + 1))
     assert together.indexes() == apart.indexes() == list(range(1, 25))
     assert len(together.runs) > 1, "it goes over a file's end"
     assert together.byte_count() == apart.byte_count()
@@ -136,14 +136,14 @@ def test_entries_far_apart_and_in_several_files_are_one_answer(node: Node) -> No
         append(node, index, index)
         node.queues.publish_bodies([11], [body(index) * 6], 0)
     node.rest()
-    assert len(node.wal._ledger.entries[GROUP].runs) > 3
+    assert len(node.ledger.entries[GROUP].runs) > 3
     assert read_indexes(node, 1, 30) == list(range(1, 31))
 
 
 def test_a_record_that_is_not_sound_or_another_one_is_not_handed_out(node: Node) -> None:
     append(node, 1, 3)
     node.rest()
-    run = node.wal._ledger.entries[GROUP].runs[0]
+    run = node.ledger.entries[GROUP].runs[0]
     node.disk.names[run.file.path].cached[run.offset_of(2) + 70] ^= 1
     answer = read(node, 1, 3)
     assert isinstance(answer, CorruptRecord)
@@ -159,7 +159,7 @@ def test_an_error_of_the_disk_is_the_answer(node: Node) -> None:
     node.disk.failures["pread"] = OSError(errno.EIO, "unreadable")
     assert isinstance(read(node, 1, 3), OSError)
     node.disk.failures.clear()
-    run = node.wal._ledger.entries[GROUP].runs[0]
+    run = node.ledger.entries[GROUP].runs[0]
     run.offsets[2] = FILE_BYTES * 2
     assert isinstance(read(node, 3, 3), ShortRead)
 
@@ -186,7 +186,7 @@ def test_of_two_records_at_an_index_the_one_with_the_highest_appended_term_count
     node.wal.truncate_log(GROUP, 4)
     append(node, 4, 5, appended_term=3)
     node.rest()
-    assert node.wal._ledger.entries[GROUP].indexes() == [1, 2, 3, 4, 5]
+    assert node.ledger.entries[GROUP].indexes() == [1, 2, 3, 4, 5]
     after = node.restarted()
     terms = dict.fromkeys((1, 2, 3, 6, 7, 8), 2) | {4: 3, 5: 3}
     assert found(after) == {index: (1, term) for index, term in terms.items()}
@@ -257,8 +257,8 @@ def test_a_deleted_group_stays_away_as_long_as_anything_of_it_is_left(node: Node
     after.rest()
     churn(after)
     assert not after.kinds(RAFT_ENTRY)
-    assert not after.wal._ledger.deleted
-    assert not after.wal._ledger.group_files
+    assert not after.ledger.deleted
+    assert not after.ledger.group_files
 
 
 def test_a_member_that_joins_again_keeps_its_log_though_the_start_before_found_none(
@@ -293,7 +293,7 @@ def test_released_and_truncated_entries_let_their_files_go(node: Node) -> None:
     node.rest()
     assert len(node.wal.files) <= 2
     assert node.wal.live_bytes() == 0
-    assert GROUP not in node.wal._ledger.entries
+    assert GROUP not in node.ledger.entries
 
 
 def test_entries_in_thin_files_move_and_are_the_same_afterwards(node: Node) -> None:
@@ -306,7 +306,7 @@ def test_entries_in_thin_files_move_and_are_the_same_afterwards(node: Node) -> N
     node.wal.roll()
     node.rest()
     assert node.wal.tally.finished > 0
-    assert any("seg-" in run.file.path for run in node.wal._ledger.entries[GROUP].runs)
+    assert any("seg-" in run.file.path for run in node.ledger.entries[GROUP].runs)
     assert read_indexes(node, 1, 40) == list(range(1, 41))
     after = node.restarted()
     assert found(after) == dict.fromkeys(range(1, 41), (7, 2))
@@ -317,8 +317,7 @@ def test_entries_in_thin_files_move_and_are_the_same_afterwards(node: Node) -> N
 
 def has_named_copy(node: Node) -> bool:
     """Entries have been copied, and no owner knows it yet."""
-    upkeep = node.wal._upkeep
-    assert upkeep is not None
+    upkeep = node.upkeep
     return upkeep._compaction is not None and upkeep._compaction.named
 
 

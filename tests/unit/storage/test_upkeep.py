@@ -191,8 +191,7 @@ def test_publishers_go_on_a_little_with_each_piece_that_is_rewritten(node: Small
     while not node.wal.disk_use().is_behind and count < 400:
         count = publish_one(node, count)
     assert node.held == [True]
-    upkeep = node.wal._upkeep
-    assert upkeep is not None
+    upkeep = node.upkeep
     pieces = 0
     in_its_midst = 0
     while node.held[-1] or pieces < 40:
@@ -251,8 +250,7 @@ def thin_files(node: Small, count: int, keep_every: int) -> int:
 
 def sources(node: Small) -> int:
     """How many files are being rewritten."""
-    upkeep = node.wal._upkeep
-    assert upkeep is not None
+    upkeep = node.upkeep
     return 0 if upkeep._compaction is None else len(upkeep._compaction.sources)
 
 
@@ -304,8 +302,7 @@ def without_background(node: Small) -> None:
 
 def test_the_next_file_is_rewritten_while_the_last_one_is_on_its_way_out(node: Small) -> None:
     thin_files(node, 4, 8)
-    upkeep = node.wal._upkeep
-    assert upkeep is not None
+    upkeep = node.upkeep
     node.runner.stalled = False
     both = 0
     while node.runner.step(node_random):
@@ -421,8 +418,7 @@ def test_a_segment_is_not_taken_for_dead_while_its_owners_are_being_told() -> No
             node.queues.settle(10, [seq])
     node.wal.roll()
     node.wal.flush()
-    upkeep = node.wal._upkeep
-    assert upkeep is not None
+    upkeep = node.upkeep
     told: list[int] = []
     while node.runner.step(node_random):
         making = upkeep._compaction

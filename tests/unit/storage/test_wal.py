@@ -8,11 +8,13 @@ from tests.sim.storage.queues_model import Queues
 from tests.sim.storage.sim_disk import SimDisk, Write
 from tests.sim.storage.steps import StepRunner
 from warren.storage.files import BLOCK_BYTES
+from warren.storage.ledger import Ledger
 from warren.storage.manifest import CAPACITY_BYTES
 from warren.storage.record import CHECKPOINT, PUBLISH, SETTLE
 from warren.storage.recovery import RecoveryReport
 from warren.storage.scan import Scan
 from warren.storage.upkeep import PLACE as UPKEEP
+from warren.storage.upkeep import Upkeep
 from warren.storage.wal import RESERVE, ShortRead, Wal
 
 FILE_BYTES = 32_768
@@ -71,6 +73,17 @@ class Node:
         self.wal.on_healed = self.healed.append
         self.wal.on_durable.append(self.durable.append)
         self.queues.wal = self.wal
+
+    @property
+    def ledger(self) -> Ledger:
+        """What the log knows of its owners."""
+        return self.wal._ledger
+
+    @property
+    def upkeep(self) -> Upkeep:
+        """What rewrites and drops files."""
+        assert self.wal._upkeep is not None
+        return self.wal._upkeep
 
     def draw_epoch(self) -> int:
         self.epoch += 1
@@ -450,7 +463,7 @@ def test_an_older_run_that_is_written_later_does_not_take_the_last_number_back(n
     offsets = b"".join(offset.to_bytes(4, "little") for offset in (0, 1, 2))
     for first in (7, 3):
         node.wal.append_publish(1, 1, 99, [(10, first)], b"", offsets, b"ab", 0)
-    assert node.wal._ledger.last_seqs[10] == 8
+    assert node.ledger.last_seqs[10] == 8
 
 
 def test_each_write_of_records_ends_at_the_border_of_a_page_or_with_the_file() -> None:
