@@ -1,6 +1,6 @@
-"""Writes the pages of the manual that are derived from the sources: settings and commands.
+"""Writes the pages of the manual that are derived from the sources: settings, commands, HTTP API.
 
-    python tools/reference.py            # write docs/guide/configuration.md and commands.md
+    python tools/reference.py            # write the pages in docs/guide
     python tools/reference.py --check    # exit with 1 if they are not what it would write
 
 A setting's text is the comment beside or above its field; a command's is its help.
@@ -25,6 +25,7 @@ sys.path.insert(0, str(ROOT))
 from node.__main__ import make_parser as server_parser  # noqa: E402
 from node.cli.warrenctl import TABLES  # noqa: E402
 from node.config.settings import Config  # noqa: E402
+from node.management.schema.document import all_operations  # noqa: E402
 
 PAGES: Final = ROOT / "docs" / "guide"
 WIDTH: Final = 118
@@ -44,6 +45,29 @@ This page is made by `tools/reference.py`.
 COMMANDS: Final = """# Commands
 
 Both programs print this by `--help`. This page is made by `tools/reference.py`.
+"""
+
+
+HTTP_API: Final = """# HTTP API
+
+Requests, bodies and answers are those of RabbitMQ's management plug-in, with what Warren has
+besides. The API listens on `listeners.management` (port 15672) and takes Basic authentication, or
+access tokens as `Authorization: Bearer`. A node answers for the whole cluster.
+
+```bash
+curl -s -u guest:guest http://localhost:15672/api/overview
+curl -s -u guest:guest -X PUT http://localhost:15672/api/queues/%2F/orders -d '{"durable": true}'
+curl -s -u guest:guest 'http://localhost:15672/api/queues?columns=name,messages&sort=messages'
+```
+
+Errors are JSON, such as `{"error": "not_found", "reason": "Not Found"}`: 400 for bad input, with
+what is allowed; 401 without a login; 403 without rights; 404 for what is not there; 409 for a
+conflict; 413 for a body that is too large; 503 while no majority of the nodes runs or an alarm
+blocks publishing.
+
+`/api/openapi.json` has all fields of bodies and answers, for programs. The last column names the
+tag that a user needs at least; queues and exchanges also need permissions in their vhost. This
+page is made by `tools/reference.py`.
 """
 
 
@@ -190,12 +214,31 @@ def usage_of(parser: argparse.ArgumentParser) -> str:
     return formatter.format_help().rstrip()
 
 
+def http_api() -> str:
+    """A table for each part, of its operations."""
+    parts = [HTTP_API.rstrip()]
+    last = ""
+    for part, each in all_operations():
+        if part != last:
+            title = part.replace("_", " ").capitalize()
+            parts.append(f"\n## {title}\n\n| Request | Purpose | User's tag |\n|---|---|---|")
+            last = part
+        summary = each.summary.replace("|", "\\|")
+        parts.append(f"| `{each.method} {each.path}` | {summary} | {each.rights} |")
+    return "\n".join(parts) + "\n"
+
+
 def main() -> int:
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     arguments.add_argument("--check", action="store_true")
     check = arguments.parse_args().check
     stale = 0
-    for name, text in (("configuration.md", configuration()), ("commands.md", commands())):
+    pages = {
+        "configuration.md": configuration(),
+        "commands.md": commands(),
+        "http-api.md": http_api(),
+    }
+    for name, text in pages.items():
         path = PAGES / name
         if check and (not path.exists() or path.read_text("utf-8") != text):
             print(f"{path.relative_to(ROOT)} is stale: run tools/reference.py", file=sys.stderr)

@@ -1,5 +1,6 @@
-"""The programs of the manual's page on clients, run as they stand there."""
+"""The programs and commands of the manual, run as they stand there."""
 
+import os
 import re
 import subprocess
 import sys
@@ -10,18 +11,58 @@ import pytest
 from tests.conformance.broker import Broker
 from tests.conformance.programs import missing, program, tools_folder
 from tests.conformance.test_java_client import classpath
+from warren.testing import Node
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "guide" / "clients.md"
+GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guide"
+PAGE = GUIDE / "clients.md"
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 pytestmark = pytest.mark.source
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def queue(broker: Broker) -> None:
     """Nothing is left of the program before."""
     with broker.connect() as connection:
         connection.channel().queue_delete("orders")
+
+
+SHOWN = {
+    "queues.md": ["an order", "orders\tquorum", "clicks\tstream"],
+    "exchanges.md": ["an order", "a stray message"],
+    "http-api.md": ["orders"],
+}
+
+
+@pytest.mark.parametrize("page", SHOWN)
+def test_the_commands_of_a_page_run(page: str, tmp_path: Path) -> None:
+    """`warren` and `warrenctl` are those of this Python; the first failure ends the shell."""
+    text = (GUIDE / page).read_text("utf-8")
+    commands = "\n".join(each for kind, each in BLOCK.findall(text) if kind == "bash")
+    for name, module in (("warren", "node"), ("warrenctl", "node.cli.warrenctl")):
+        script = tmp_path / name
+        call = f"from {module}{'.__main__' if module == 'node' else ''} import main"
+        script.write_text(f"#!{sys.executable} -P\nimport sys\n{call}\nsys.exit(main())\n")
+        script.chmod(0o755)
+    with Node() as node:
+        environment = {
+            **os.environ,
+            "PATH": f"{tmp_path}:{os.environ['PATH']}",
+            "WARREN_URL": node.url,
+            "WARREN_CTL_URL": node.management_url,
+        }
+        commands = commands.replace("http://localhost:15672", node.management_url)
+        done = subprocess.run(
+            ["bash", "-eu", "-c", commands],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=100,
+            check=False,
+        )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [each for each in SHOWN[page] if each not in done.stdout] == []
 
 
 def blocks(language: str, broker: Broker) -> list[str]:
@@ -39,12 +80,14 @@ def printed(command: list[str], folder: Path) -> str:
     return done.stdout
 
 
+@pytest.mark.usefixtures("queue")
 def test_the_programs_in_python_run(broker: Broker, tmp_path: Path) -> None:
     """The second uses the queue that the first has declared."""
     for text in blocks("python", broker):
         assert printed([sys.executable, "-c", text], tmp_path) == "an order\n"
 
 
+@pytest.mark.usefixtures("queue")
 def test_the_program_in_javascript_runs(broker: Broker) -> None:
     node = program("node", "nodejs")
     if not (tools_folder() / "node_modules" / "amqplib").is_dir():
@@ -53,6 +96,7 @@ def test_the_program_in_javascript_runs(broker: Broker) -> None:
     assert printed([node, "-e", text], tools_folder()) == "an order\n"
 
 
+@pytest.mark.usefixtures("queue")
 def test_the_program_in_java_runs(broker: Broker, tmp_path: Path) -> None:
     java, javac = program("java", "default-jre-headless"), program("javac", "default-jdk-headless")
     jars = classpath()
