@@ -1,8 +1,13 @@
 """Tasks read at the leader of their stream; real nodes, without Spark's session."""
 
+import json
+import pickle
 import socket
+import urllib.request
+from base64 import b64encode
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -15,7 +20,7 @@ from warren.spark.leaders import address_of, url_at
 from warren.spark.options import read_options
 from warren.spark.source import Range, Reader, StreamReader, read_range
 from warren.spark.stream_reads import ReadError
-from warren.testing import ClusterOfNodes
+from warren.testing import Broker, ClusterOfNodes
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -93,6 +98,45 @@ def test_a_leader_that_cannot_be_reached_is_left_out(
         monkeypatch.setattr("warren.spark.leaders.address_of", lambda *_: gone)
         (part,) = Reader(options).partitions()
     assert part.address == ""
+
+
+def api(broker: Broker, method: str, path: str) -> Any:
+    request = urllib.request.Request(broker.management_url + path, method=method)
+    request.add_header("Authorization", f"Basic {b64encode(b'guest:guest').decode()}")
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        return json.loads(answer.read() or b"null")
+
+
+def test_connections_stay_open_and_may_end_between_two_polls(
+    url: str, warren_broker: Broker
+) -> None:
+    declare(url, "log", "stream")
+    vhost = url.rpartition("/")[2]
+
+    def connections() -> list[str]:
+        listed = api(warren_broker, "GET", f"/api/vhosts/{vhost}/connections")
+        return [each["name"] for each in listed]
+
+    one = StreamReader(read_options({"url": url, "stream": "log"}))
+    for count in (5, 10):
+        publish(url, "log", count - 5, 5)
+        for _ in range(3):
+            assert one.latestOffset() == {"offset": count}
+    eventually(lambda: len(connections()) == 1)
+    (name,) = connections()
+    assert one.latestOffset() == {"offset": 10} and connections() == [name]
+    api(warren_broker, "DELETE", f"/api/connections/{quote(name, '')}")
+
+    def is_another() -> bool:
+        assert one.latestOffset() == {"offset": 10}
+        return connections() not in ([], [name])
+
+    eventually(is_another)
+    copy = pickle.loads(pickle.dumps(one))
+    assert copy.latestOffset() == one.latestOffset()
+    one.stop()
+    copy.stop()
+    eventually(lambda: connections() == [])
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,10 @@ Knows the client, not Spark.
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
-from typing import Final, Self
+from dataclasses import dataclass
+from typing import Final, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
 from warren.client import ClientError, Connection, connect
@@ -20,58 +20,114 @@ from warren.spark.options import ReadOptions
 
 log = logging.getLogger("warren.spark")
 
+T = TypeVar("T")
+
 REACH_S: Final = 2.0  # in which an address must accept a connection
+FAULTS: Final = (
+    ClientError,
+    OSError,
+    TimeoutError,
+)  # of a broker that does not answer as it should
 
 
-@dataclass
 class Leaders:
-    """Of one query. Remembers which addresses can be reached."""
+    """Of one query: asks the broker, over connections that stay open from one time to the next.
 
-    options: ReadOptions
-    reached: dict[str, bool] = field(default_factory=dict)
+    Spark asks for the newest offset up to a hundred times in a second. Between two times nothing
+    runs here, so a connection may have ended by then: what fails is tried once more with new ones.
+    """
+
+    def __init__(self, options: ReadOptions) -> None:
+        self.options = options
+        self._runner: asyncio.Runner | None = None
+        self._nodes: Nodes | None = None
+
+    def __reduce__(self) -> tuple[type["Leaders"], tuple[ReadOptions]]:
+        """Tasks get a copy without connections."""
+        return Leaders, (self.options,)
+
+    def ask(self, work: Callable[["Nodes"], Awaitable[T]]) -> T:
+        """What `work` gives. ClientError, OSError, TimeoutError."""
+        if self._runner is None:
+            self._runner = asyncio.Runner()
+        return self._runner.run(self._ask(work))
+
+    async def _ask(self, work: Callable[["Nodes"], Awaitable[T]]) -> T:
+        if self._nodes is not None:
+            try:
+                return await work(self._nodes)
+            except FAULTS as error:
+                log.debug("trying with new connections: %s", error)
+                await self._disconnect()
+        self._nodes = Nodes(self.options)
+        try:
+            await self._nodes.open()
+            return await work(self._nodes)
+        except FAULTS:
+            await self._disconnect()
+            raise
+
+    async def _disconnect(self) -> None:
+        nodes, self._nodes = self._nodes, None
+        if nodes is not None:
+            await nodes.close()
+
+    def close(self) -> None:
+        if self._runner is not None:
+            self._runner.run(self._disconnect())
+            self._runner.close()
+            self._runner = None
 
     def addresses(self, streams: Iterable[str]) -> dict[str, str]:
         """HOST:PORT by stream; without those whose leader is at the node of `url`, is not known or
         cannot be reached."""
+        names = list(streams) if self.options.at_leader else []
+
+        async def work(nodes: Nodes) -> dict[str, str]:
+            found = {name: await nodes.address(name) for name in names}
+            return {name: address for name, address in found.items() if address}
+
         try:
-            return asyncio.run(self._addresses(list(streams)))
-        except (ClientError, OSError, TimeoutError) as error:
+            return self.ask(work) if names else {}
+        except FAULTS as error:
             log.warning("reading at %s: %s", urlsplit(self.options.url).hostname, error)
             return {}
 
-    async def _addresses(self, streams: list[str]) -> dict[str, str]:
-        if not streams or not self.options.at_leader:
-            return {}
-        async with Nodes(self) as nodes:
-            found = {name: await nodes.address(name) for name in streams}
-        return {name: address for name, address in found.items() if address}
+
+@dataclass(frozen=True)
+class Look:
+    """What was found of a stream, when, and by whom."""
+
+    at_s: float
+    management: Management
+    first: int
+    end: int
 
 
 class Nodes:
-    """Connections to the node of `url`, and to leaders."""
+    """Connections to the node of `url`, and to leaders; what they told last of each stream."""
 
     home: Connection
     management: Management
 
-    def __init__(self, leaders: Leaders) -> None:
-        self._options = leaders.options
-        self._reached = leaders.reached
+    def __init__(self, options: ReadOptions) -> None:
+        self.looks: dict[str, Look] = {}
+        self._options = options
+        self._reached: dict[str, bool] = {}
         self._open = AsyncExitStack()
-        self._elsewhere: dict[str, Connection] = {}
+        self._elsewhere: dict[str, tuple[Connection, Management]] = {}
 
-    async def __aenter__(self) -> Self:
-        self.home = await self._connected(self._options.url)
-        self.management = await self.home.management()
-        return self
+    async def open(self) -> None:
+        self.home, self.management = await self._connected(self._options.url)
 
-    async def __aexit__(self, *_: object) -> None:
+    async def close(self) -> None:
         await self._open.aclose()
 
-    async def at(self, stream: str) -> Connection:
+    async def at(self, stream: str) -> tuple[Connection, Management]:
         """To the node of the leader; to that of `url`, if it is not known or cannot be reached."""
         address = await self.address(stream)
         if not address:
-            return self.home
+            return self.home, self.management
         if address not in self._elsewhere:
             url = url_at(self._options.url, address)
             self._elsewhere[address] = await self._connected(url)
@@ -88,10 +144,11 @@ class Nodes:
                 log.warning("stream '%s': its leader at %s cannot be reached", stream, address)
         return address if self._reached.get(address) else ""
 
-    async def _connected(self, url: str) -> Connection:
+    async def _connected(self, url: str) -> tuple[Connection, Management]:
         timeout_s = self._options.timeout_s
         connection = await connect(url, timeout_s=timeout_s, follow=None)
-        return await self._open.enter_async_context(connection)
+        await self._open.enter_async_context(connection)
+        return connection, await connection.management()
 
 
 def address_of(topology: Mapping[str, object], url: str) -> str:

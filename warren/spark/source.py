@@ -7,6 +7,7 @@ connection in an event loop of its own.
 import logging
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from time import monotonic
 from typing import Any, Final
@@ -117,9 +118,11 @@ class Reader(DataSourceReader):
         self._options = options
 
     def partitions(self) -> Sequence[Range]:
-        leaders = Leaders(self._options)
-        found = bounds(self._options, leaders)
-        return ranges(begins(leaders, found), ended(leaders, found), leaders) or [Range("", 0, 0)]
+        with closing(Leaders(self._options)) as leaders:
+            found = bounds(leaders)
+            return ranges(begins(leaders, found), ended(leaders, found), leaders) or [
+                Range("", 0, 0)
+            ]
 
     def read(self, partition: Range) -> Iterator[pyarrow.RecordBatch]:
         return read_range(self._options, partition)
@@ -141,7 +144,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._begun_s: float | None = None  # when the last micro-batch began
 
     def initialOffset(self) -> Places:
-        self._reached = begins(self._leaders, self._bounds())
+        self._reached = begins(self._leaders, bounds(self._leaders))
         return self._told(self._reached)
 
     def getDefaultReadLimit(self) -> Any:
@@ -149,10 +152,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadMaxRows(self._options.limits.messages_max or sys.maxsize)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self._target = {name: each.end for name, each in self._bounds().items()}
+        self._target = {name: each.end for name, each in bounds(self._leaders).items()}
 
     def latestOffset(self, start: Places | None = None, limit: Any = None) -> Places:
-        found = self._bounds()
+        found = bounds(self._leaders)
         ends = {name: each.end for name, each in found.items()}
         if self._target is not None:
             target = self._target
@@ -190,14 +193,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: Places, end: Places) -> Sequence[Range]:
         begin, ends = self._by_stream(start), self._by_stream(end)
         self._reached = {**(self._reached or {}), **ends}
-        found = self._bounds()
+        found = bounds(self._leaders)
         return ranges(resumed(self._options, begin, ends, found), ends, self._leaders)
 
     def read(self, partition: Range) -> Iterator[pyarrow.RecordBatch]:
         return read_range(self._options, partition)
 
-    def _bounds(self) -> dict[str, Bounds]:
-        return bounds(self._options, self._leaders)
+    def stop(self) -> None:
+        self._leaders.close()
 
     def _told(self, places: Places) -> Places:
         """As checkpoints have it."""

@@ -3,9 +3,10 @@
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncGenerator, Coroutine, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, TypeVar
+from time import monotonic
+from typing import Final, TypeVar
 from urllib.parse import quote
 
 import pyarrow
@@ -14,7 +15,7 @@ from pyarrow import compute
 from warren.client import ClientError, Connection, Consumer, Message, connect
 from warren.client.links import LinkHandle, Quiet, Terms
 from warren.spark.columns import batch_of
-from warren.spark.leaders import Leaders, Nodes, url_at
+from warren.spark.leaders import FAULTS, Leaders, Look, Nodes, url_at
 from warren.spark.options import ReadOptions
 from warren.wire.amqp10.link import SENDER_SETTLED
 from warren.wire.amqp10.performatives import Attach, Source, Target
@@ -34,6 +35,7 @@ WINDOW_BYTES: Final = 8 << 20  # about so much is on its way
 ROWS_MAX: Final = 10_000  # of a batch
 BATCH_BYTES_MAX: Final = 16 << 20
 ELSEWHERE_S: Final = 10.0  # for a node that is not needed
+LOOK_S: Final = 1.0  # for which the oldest offset is taken as it was, if as many messages are there
 SAMPLED: Final = 256  # messages whose mean size stands for all
 
 
@@ -49,63 +51,68 @@ class Bounds:
     end: int
 
 
-def bounds(options: ReadOptions, leaders: Leaders | None = None) -> dict[str, Bounds]:
+def bounds(leaders: Leaders) -> dict[str, Bounds]:
     """Of the stream, or of each partition of the super stream, by name.
 
     ReadError: there is no such stream, or the broker cannot be asked.
     """
-    return _asked(options, _bounds(options, leaders or Leaders(options)))
+    options = leaders.options
 
-
-def _asked(options: ReadOptions, work: Coroutine[Any, Any, T]) -> T:
-    try:
-        return asyncio.run(work)
-    except (ClientError, OSError, TimeoutError) as error:
-        name = options.stream or options.super_stream
-        raise ReadError(f"stream '{name}': {error or 'no answer'}") from error
-
-
-async def _bounds(options: ReadOptions, leaders: Leaders) -> dict[str, Bounds]:
-    async with Nodes(leaders) as nodes:
+    async def work(nodes: Nodes) -> dict[str, Bounds]:
         names = [options.stream]
         if options.super_stream:
             names = await nodes.management.partitions(options.super_stream)
         return {each: await _bounds_of(nodes, replace(options, stream=each)) for each in names}
 
+    return _asked(leaders, work)
+
+
+def _asked(leaders: Leaders, work: Callable[[Nodes], Awaitable[T]]) -> T:
+    try:
+        return leaders.ask(work)
+    except FAULTS as error:
+        name = leaders.options.stream or leaders.options.super_stream
+        raise ReadError(f"stream '{name}': {error or 'no answer'}") from error
+
 
 async def _bounds_of(nodes: Nodes, options: ReadOptions) -> Bounds:
+    looked = nodes.looks.get(options.stream)
+    if looked is not None and monotonic() - looked.at_s < LOOK_S:
+        info = await looked.management.queue(options.stream)
+        if info["message_count"] == looked.end - looked.first:
+            return Bounds(looked.first, looked.end)
     info = await nodes.management.queue(options.stream)
     if info["type"] != "stream":
         raise ReadError(f"option 'stream': queue '{options.stream}' has the type '{info['type']}'")
-    connection = await nodes.at(options.stream)
+    connection, management = await nodes.at(options.stream)
     if connection is not nodes.home:
-        info = await (await connection.management()).queue(options.stream)
+        info = await management.queue(options.stream)
     count = int(str(info["message_count"]))
     # A node without a member refuses the link, and its count is no count.
     consumer = await connection.consumer(_address(options), credit=min(count, 1), filters=_from(0))
     first = _offset(await _first(consumer, options)) if count else 0
     await consumer.close()
+    nodes.looks[options.stream] = Look(monotonic(), management, first, first + count)
     return Bounds(first, first + count)
 
 
 def offsets_at(leaders: Leaders, ms: int, found: Mapping[str, Bounds]) -> dict[str, int]:
     """The first message of each stream that was stored at that time or later, in milliseconds
     since 1970; if there is none, the offset behind the newest. ReadError: no answer."""
-    return _asked(leaders.options, _offsets_at(leaders, ms, found))
 
-
-async def _offsets_at(leaders: Leaders, ms: int, found: Mapping[str, Bounds]) -> dict[str, int]:
-    places: dict[str, int] = {}
-    async with Nodes(leaders) as nodes:
+    async def work(nodes: Nodes) -> dict[str, int]:
+        places: dict[str, int] = {}
         for name, each in found.items():
-            connection = await nodes.at(name)
+            connection, _ = await nodes.at(name)
             address = _address(replace(leaders.options, stream=name))
             consumer = await connection.consumer(address, credit=0, filters=_since(ms))
             # What is there comes before the answer to a drain.
             first = await consumer.receive(1, timeout_s=0)
             await consumer.close()
             places[name] = min(each.end, _offset(first[0].message)) if first else each.end
-    return places
+        return places
+
+    return _asked(leaders, work)
 
 
 def mean_bytes(leaders: Leaders, begin: Mapping[str, int], end: Mapping[str, int]) -> float:
@@ -143,7 +150,7 @@ def read(
         try:
             while (batch := runner.run(following())) is not None:
                 yield batch
-        except (ClientError, OSError, TimeoutError, NotOfStream) as error:
+        except (*FAULTS, NotOfStream) as error:
             where = f"stream '{options.stream}', offsets {begin} to {end - 1}"
             raise ReadError(f"{where}: {error or 'no answer in time'}") from error
         finally:
@@ -155,7 +162,7 @@ async def _connected(options: ReadOptions, address: str) -> Connection:
         try:
             at = url_at(options.url, address)
             return await connect(at, timeout_s=min(options.timeout_s, ELSEWHERE_S), follow=None)
-        except (ClientError, OSError, TimeoutError) as error:
+        except FAULTS as error:
             log.warning("stream '%s': %s cannot be reached: %s", options.stream, address, error)
     return await connect(options.url, timeout_s=options.timeout_s, follow=None)
 
