@@ -94,6 +94,7 @@ def test_json_bodies_have_the_types_of_the_schema() -> None:
         ("a string", b'{"a": "\\ud800"}', "is no string"),
         ("a map<string,int>", b'{"a": {"\\ud800": 1}}', "keys in Unicode"),
         ("a double", b'{"a": 1e400}', "is no number of floating point"),
+        ("a float", b'{"a": 1e39}', "is no number of floating point"),
         ("a double", b'{"a": NaN}', "the body is no JSON: NaN"),
         ("a decimal(4,2)", b'{"a": 100}', "100 is no decimal"),
         ("a decimal(4,2)", b'{"a": 1.001}', "is no decimal"),

@@ -7,11 +7,11 @@ A body that does not fit is an error, or null (`badBody`).
 """
 
 import json
+import sys
 from base64 import b64decode
 from collections.abc import Callable
 from datetime import UTC, date, datetime
 from decimal import Context, Decimal, InvalidOperation
-from math import isfinite
 from typing import TYPE_CHECKING, Any, Final, final
 
 import pyarrow
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 SHOWN_MAX: Final = 60  # characters of a value in an error
 EXACT: Final = Context(prec=DIGITS_MAX + 1)
+FLOAT_MAX: Final = (2 - 2**-23) * 2.0**127  # of 32 bits
+DOUBLE_MAX: Final = sys.float_info.max
 UNFIT: Final = (ValueError, TypeError, OverflowError)  # of pyarrow, for a value of another type
 Fit = Callable[[Any], Any]
 
@@ -167,7 +169,7 @@ def _inner_fit(kind: Type, name: str) -> Fit:
     if types.is_binary(kind):
         return _parsed(lambda text: b64decode(text, validate=True), "text in base64", name)
     if types.is_floating(kind):
-        return _floating(name)
+        return _floating(kind, name)
     return _string(name) if types.is_string(kind) else _boolean(name)
 
 
@@ -261,13 +263,15 @@ def _parsed(parse: Callable[[str], Any], wanted: str, name: str) -> Fit:
     return fit
 
 
-def _floating(name: str) -> Fit:
+def _floating(kind: Type, name: str) -> Fit:
+    limit = FLOAT_MAX if kind.bit_width == 32 else DOUBLE_MAX
+
     def fit(value: Any) -> Any:
         try:
             found = float(value) if type(value) in (int, Decimal) else None
         except OverflowError:
             found = None
-        if found is None or not isfinite(found):
+        if found is None or not abs(found) <= limit:
             raise _misfit(name, value, "number of floating point")
         return found
 
