@@ -1,6 +1,7 @@
 """Classic queues used through every node: any node serves any client."""
 
 from collections.abc import Callable, Iterator
+from time import monotonic
 from typing import Any
 from uuid import uuid4
 
@@ -186,8 +187,10 @@ def test_an_auto_delete_queue_goes_with_its_last_consumer_wherever_that_is(
     home.queue_declare(name, durable=True, auto_delete=True)
     inbox = Inbox(away, name)
     away.basic_cancel(inbox.consumer_tag)
+    deadline_s = monotonic() + 60  # The delete is committed behind the answer to the cancel.
     with channel_closed(404, f"NOT_FOUND - no queue '{name}' in vhost '/'"):
-        home.queue_declare(name, passive=True)
+        while monotonic() < deadline_s:
+            home.queue_declare(name, passive=True)
 
 
 def test_an_exclusive_queue_is_locked_on_all_nodes_and_goes_with_its_connection(
