@@ -7,6 +7,9 @@ of its own node from there: so a consumer never sees a message that is not commi
 written behind; now and then they are synced, and the snapshot of the group is the machine and the
 segments as they are then. After a crash the entries behind it are applied again.
 
+Members cut segments by the time of entries, so all cut at the same entry. While no publish arrives,
+the leader proposes an entry without commands when a segment becomes older than `max-age`.
+
 Sessions of all nodes publish through `hand_down` (`queues.remote.remote_interfaces.HomeEnd`).
 Keeps `raft.log_group.GroupOwner`; owns the machine, the segments' log and the tail.
 
@@ -32,6 +35,7 @@ from queues.machine.commands import (
     Numbered,
     SessionId,
 )
+from queues.machine.expiry import FAR
 from queues.machine.numbered_sessions import Resume, Resumed
 from queues.message import Chunk
 from queues.queue_host import SessionSink, View
@@ -59,6 +63,7 @@ LATE: Final = 16  # times as much, while another member gets the last snapshot
 CAMPAIGN_MS: Final = 50
 CAMPAIGNS: Final = 20
 RETRY_MS: Final = 20  # until what the group did not take is proposed again
+EXPIRY_MS: Final = 10_000  # between entries that only pass on the time
 UNWRITTEN_MAX: Final = 64 << 20  # bytes that wait for the segments: then publishers wait
 
 OnLead = Callable[[int, int, int, bool], None]  # uid, leader or 0, term, leads here and is ready
@@ -137,6 +142,10 @@ class StreamMember:
         self._campaigns = 0
         self._unsaved_bytes = 0
         self._is_saving = False
+        self._expires_ms = FAR  # when this leader has the members cut a segment for its age
+        self._expired_ms = 0  # when it last did
+        self._is_woken = False  # by a timer, since the last step
+        self._has_expired = False  # segments are cut, and their files wait for a snapshot
         self._saved: OutgoingFiles | None = None
         self._incoming: IncomingFiles | None = None
 
@@ -263,6 +272,7 @@ class StreamMember:
             self._turn.mark_host(self)
 
     def on_timer(self) -> None:
+        self._is_woken = True
         self._mark()
 
     def step(self, now_ms: int) -> None:
@@ -273,8 +283,18 @@ class StreamMember:
             return
         if self.term == 0:
             self._campaign(group, now_ms)
-            return
+        else:
+            self._propose(group, now_ms)
+        if self._has_expired:
+            self._remove_expired(group, now_ms)
+
+    def _propose(self, group: Group, now_ms: int) -> None:
         self._answer_inspects()
+        if now_ms >= self._expires_ms:
+            self._propose_expiry(group, now_ms)
+        elif self._is_woken and self._expires_ms < FAR:  # It was woken for something earlier.
+            self._turn.wake_host(self, self._expires_ms)
+        self._is_woken = False
         batch = self._waiting
         if not batch.commands or group.raft.term != self.term:
             return
@@ -286,6 +306,30 @@ class StreamMember:
         batch.place = place
         self._open.append(batch)
         self._waiting = Batch([], [], [])
+
+    # Segments that expire
+
+    def _plan_expiry(self) -> None:
+        """Wake the leader when the first segment becomes too old."""
+        self._expires_ms = FAR
+        expiry_ms = self.log.expiry_ms(self.settings.age_max_ms)
+        if self.term > 0 and expiry_ms is not None:
+            self._expires_ms = max(expiry_ms, self._expired_ms + EXPIRY_MS)
+            self._turn.wake_host(self, self._expires_ms)
+
+    def _propose_expiry(self, group: Group, now_ms: int) -> None:
+        """Have all members cut at the same entry, whatever their clocks say."""
+        self._expired_ms = now_ms
+        self._plan_expiry()  # Try again if this entry is lost.
+        if group.raft.term == self.term:
+            group.propose(encode_entry(now_ms, (), ()))
+
+    def _remove_expired(self, group: Group, now_ms: int) -> None:
+        """Take the snapshot that lets files of cut segments be removed; an idle stream takes no
+        other one."""
+        self._take_snapshot(group)
+        if self._has_expired:  # Another snapshot is being written, or the entry is not durable.
+            self._turn.wake_host(self, now_ms + EXPIRY_MS)
 
     # GroupOwner: the log
 
@@ -323,6 +367,9 @@ class StreamMember:
         outcome = self.machine.apply(now_ms, commands, chunks)
         if outcome.chunks:
             self._append(entry, outcome)
+        elif not commands and self.retain(outcome.now_ms) > 0:
+            self._has_expired = True
+            self._mark()
         if batch is not None:
             self._give_back(batch.owed)
         if self.term > 0:
@@ -352,9 +399,11 @@ class StreamMember:
         if begins_segment:
             self.retain(outcome.now_ms)
 
-    def retain(self, now_ms: int) -> None:
-        """Cut segments that the limits do not allow any more."""
-        self.log.retain(self.settings.bytes_max, self.settings.age_max_ms, now_ms)
+    def retain(self, now_ms: int) -> int:
+        """Cut segments that the limits do not allow any more; return how many messages go."""
+        count = self.log.retain(self.settings.bytes_max, self.settings.age_max_ms, now_ms)
+        self._plan_expiry()
+        return count
 
     def _give_back(self, owed: Owed) -> None:
         """Grant credit again, unless the disk is behind."""
@@ -433,6 +482,7 @@ class StreamMember:
             commands.extend(EndSession(each) for each in sorted(self.machine.sessions.by_session))
         self._waiting.commands[:0] = commands
         self._mark()
+        self._plan_expiry()
         self._follow()
 
     def _step_down(self) -> None:
@@ -508,11 +558,13 @@ class StreamMember:
         is_due = (
             behind >= share * self._snapshot_entries
             or self._unsaved_bytes >= share * SNAPSHOT_BYTES
+            or (self._has_expired and share == 1)
         )
         if not is_due or self._is_saving or group.raft.snapshot_limit < self.applied_index:
             return
         self._is_saving = True
         self._unsaved_bytes = 0
+        self._has_expired = False
         point = group.snapshot_point(self.applied_index)
         machine = self.machine.state()
         generation = self._generation
@@ -618,6 +670,7 @@ class StreamMember:
 
     def _use(self, machine: StreamMachine, segments: Sequence[Segment]) -> None:
         self.machine = machine
+        self._has_expired = False
         self.tail.clear()
         size = self.settings.segment_bytes
         self.log = self._disks.log(self._files, segments, machine.next_offset, size)

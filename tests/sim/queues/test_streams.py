@@ -7,10 +7,14 @@ import os
 
 import pytest
 
+from queues.streams.settings import StreamSettings
+from tests.sim.queues.sim_streams import DIRECTORY
+from tests.sim.queues.stream_node import StreamNode
 from tests.sim.queues.stream_world import StreamWorld
 
 FIRST, _, LAST = os.environ.get("WARREN_SIM_SEEDS", "0:16").partition(":")
 STEPS = 4000
+IDLE_STEPS = 800  # before the stream is idle
 
 
 @pytest.mark.parametrize("seed", range(int(FIRST), int(LAST)))
@@ -20,3 +24,28 @@ def test_an_offset_is_one_message_and_what_is_confirmed_is_on_all_members(seed: 
     world.run_until("a confirm", lambda: bool(world.confirmed))
     world.run(STEPS)
     world.end()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_an_idle_stream_removes_all_segments_older_than_max_age_but_the_last(seed: int) -> None:
+    world = StreamWorld(seed, 3, StreamSettings(age_max_ms=3000, segment_bytes=200))
+    world.run_until("a confirm", lambda: bool(world.confirmed))
+    world.run(IDLE_STEPS)
+    world.end()
+    last = {node.number: node.member.log.segments[-1].first_offset for node in world.alive()}
+    assert all(first > 0 for first in last.values())
+    world.run_until(
+        "one segment on each member", lambda: all(len(files(node)) == 2 for node in world.alive())
+    )
+    assert {node.number: node.member.first_offset for node in world.alive()} == last
+    next_offset = world.alive()[0].member.next_offset
+    for number in last:
+        world.crash(number)
+    world.end()
+    assert {node.number: node.member.first_offset for node in world.alive()} == last
+    assert {node.member.next_offset for node in world.alive()} == {next_offset}
+
+
+def files(node: StreamNode) -> list[str]:
+    """Data and index of the stream's segments on the disk of the node."""
+    return [path for path in node.disk.names if path.startswith(DIRECTORY)]

@@ -173,6 +173,19 @@ def test_retention_by_age_looks_at_the_newest_chunk_of_a_segment() -> None:
     assert first.last_ms >= 8 and second.first_ms > 8
 
 
+def test_the_first_segment_expires_when_its_newest_chunk_is_older_than_the_limit() -> None:
+    world = World()
+    world.append(at_ms=5)
+    assert world.log.expiry_ms(10) is None  # The last segment stays.
+    for number in range(20):
+        world.append(at_ms=5 + number)
+    assert world.log.expiry_ms(-1) is None
+    expiry_ms = world.log.expiry_ms(10)
+    assert expiry_ms is not None
+    assert world.log.retain(-1, 10, expiry_ms - 1) == 0
+    assert world.log.retain(-1, 10, expiry_ms) > 0
+
+
 def test_files_stay_until_a_record_without_them_is_durable() -> None:
     world = World()
     for _ in range(20):

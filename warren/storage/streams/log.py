@@ -185,6 +185,12 @@ class StreamLog:
 
     # Retention
 
+    def expiry_ms(self, age_max_ms: int) -> int | None:
+        """When `retain` cuts the first segment for its age; None: no segment may be cut for it."""
+        if age_max_ms < 0 or len(self._segments) < 2:
+            return None
+        return self._segments[0].last_ms + age_max_ms + 1
+
     def retain(self, bytes_max: int, age_max_ms: int, now_ms: int) -> int:
         """Cut whole segments at the front; return how many messages go. Negative: no limit.
 
