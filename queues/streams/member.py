@@ -83,6 +83,18 @@ class Batch:
         self.place = (0, 0)
 
 
+class Expiry:
+    """When segments are cut for their age, and whether their files are still there."""
+
+    __slots__ = ("due_ms", "has_cut", "is_woken", "proposed_ms")
+
+    def __init__(self) -> None:
+        self.due_ms: int = FAR  # for this leader to propose an entry that has members cut
+        self.proposed_ms = 0  # when it last did
+        self.is_woken = False  # by a timer, since the last step
+        self.has_cut = False  # the files of segments wait for a snapshot
+
+
 class StreamMember:
     """See the module. Invariant: what was handed down and is not proposed is there only while
     `term` is set."""
@@ -142,10 +154,7 @@ class StreamMember:
         self._campaigns = 0
         self._unsaved_bytes = 0
         self._is_saving = False
-        self._expires_ms = FAR  # when this leader has the members cut a segment for its age
-        self._expired_ms = 0  # when it last did
-        self._is_woken = False  # by a timer, since the last step
-        self._has_expired = False  # segments are cut, and their files wait for a snapshot
+        self._expiry = Expiry()
         self._saved: OutgoingFiles | None = None
         self._incoming: IncomingFiles | None = None
 
@@ -272,7 +281,7 @@ class StreamMember:
             self._turn.mark_host(self)
 
     def on_timer(self) -> None:
-        self._is_woken = True
+        self._expiry.is_woken = True
         self._mark()
 
     def step(self, now_ms: int) -> None:
@@ -285,16 +294,17 @@ class StreamMember:
             self._campaign(group, now_ms)
         else:
             self._propose(group, now_ms)
-        if self._has_expired:
+        if self._expiry.has_cut:
             self._remove_expired(group, now_ms)
 
     def _propose(self, group: Group, now_ms: int) -> None:
         self._answer_inspects()
-        if now_ms >= self._expires_ms:
+        if now_ms >= self._expiry.due_ms:
             self._propose_expiry(group, now_ms)
-        elif self._is_woken and self._expires_ms < FAR:  # It was woken for something earlier.
-            self._turn.wake_host(self, self._expires_ms)
-        self._is_woken = False
+        elif self._expiry.is_woken and self._expiry.due_ms < FAR:
+            # Timers wake a host once, and it was for something earlier.
+            self._turn.wake_host(self, self._expiry.due_ms)
+        self._expiry.is_woken = False
         batch = self._waiting
         if not batch.commands or group.raft.term != self.term:
             return
@@ -311,15 +321,15 @@ class StreamMember:
 
     def _plan_expiry(self) -> None:
         """Wake the leader when the first segment becomes too old."""
-        self._expires_ms = FAR
+        self._expiry.due_ms = FAR
         expiry_ms = self.log.expiry_ms(self.settings.age_max_ms)
         if self.term > 0 and expiry_ms is not None:
-            self._expires_ms = max(expiry_ms, self._expired_ms + EXPIRY_MS)
-            self._turn.wake_host(self, self._expires_ms)
+            self._expiry.due_ms = max(expiry_ms, self._expiry.proposed_ms + EXPIRY_MS)
+            self._turn.wake_host(self, self._expiry.due_ms)
 
     def _propose_expiry(self, group: Group, now_ms: int) -> None:
         """Have all members cut at the same entry, whatever their clocks say."""
-        self._expired_ms = now_ms
+        self._expiry.proposed_ms = now_ms
         self._plan_expiry()  # Try again if this entry is lost.
         if group.raft.term == self.term:
             group.propose(encode_entry(now_ms, (), ()))
@@ -328,7 +338,7 @@ class StreamMember:
         """Take the snapshot that lets files of cut segments be removed; an idle stream takes no
         other one."""
         self._take_snapshot(group)
-        if self._has_expired:  # Another snapshot is being written, or the entry is not durable.
+        if self._expiry.has_cut:  # Another snapshot is being written, or the entry is not durable.
             self._turn.wake_host(self, now_ms + EXPIRY_MS)
 
     # GroupOwner: the log
@@ -368,7 +378,7 @@ class StreamMember:
         if outcome.chunks:
             self._append(entry, outcome)
         elif not commands and self.retain(outcome.now_ms) > 0:
-            self._has_expired = True
+            self._expiry.has_cut = True
             self._mark()
         if batch is not None:
             self._give_back(batch.owed)
@@ -558,13 +568,13 @@ class StreamMember:
         is_due = (
             behind >= share * self._snapshot_entries
             or self._unsaved_bytes >= share * SNAPSHOT_BYTES
-            or (self._has_expired and share == 1)
+            or (self._expiry.has_cut and share == 1)
         )
         if not is_due or self._is_saving or group.raft.snapshot_limit < self.applied_index:
             return
         self._is_saving = True
         self._unsaved_bytes = 0
-        self._has_expired = False
+        self._expiry.has_cut = False
         point = group.snapshot_point(self.applied_index)
         machine = self.machine.state()
         generation = self._generation
@@ -670,7 +680,7 @@ class StreamMember:
 
     def _use(self, machine: StreamMachine, segments: Sequence[Segment]) -> None:
         self.machine = machine
-        self._has_expired = False
+        self._expiry.has_cut = False
         self.tail.clear()
         size = self.settings.segment_bytes
         self.log = self._disks.log(self._files, segments, machine.next_offset, size)
