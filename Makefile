@@ -27,10 +27,13 @@ TOOLS     ?= $(abspath .tools)
 # In the order that is given: long files first, so that no worker is left alone with one.
 SPREAD := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 # The same sources are behind both builds: `make test` checks all of the compiled one, simulations
-# and real nodes included, and of the pure one the units, what needs the sources, and these.
-PURE_NODES := pika_publish pika_quorum amqp10_raw warren_client raw_wire
+# and real nodes included, and of the pure one the units, these, and what needs the sources.
+PURE_NODES := pika_publish pika_quorum amqp10_raw warren_client raw_wire page page_streams \
+  page_reference manual_snippets migration metrics
 PURE_TESTS := tests/sim/mutants $(PURE_NODES:%=tests/conformance/test_%.py) \
-  tests/cluster/test_planted_bugs.py tests/faults/test_log_faults.py tests/golden tests/unit
+  tests/cluster/test_planted_bugs.py tests/cluster/test_dashboard.py \
+  tests/cluster/test_page_cluster.py tests/sim/storage/test_whole_files.py \
+  tests/faults/test_log_faults.py tests/golden tests/unit
 
 # Compiled sources are kept: without them each node and each worker of the tests compiles them anew.
 unexport PYTHONDONTWRITEBYTECODE

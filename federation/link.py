@@ -170,7 +170,7 @@ class Upstream:
         hop: dict[str, object] = {"uri": self._shown, config.kind: config.remote}
         headers[RECEIVED_FROM] = received_from(headers, hop, delivery.redelivered, self.place)
         if config.marks_ids:
-            mark_id(headers, properties.message_id)
+            mark_id(headers, properties.message_id, f"{config.upstream}/{config.remote}")
         properties.headers = headers
         if not config.trust_user_id:
             properties.user_id = None
@@ -398,12 +398,12 @@ class QueueSource:
         return build("", self._config.name.encode(), properties.encode(), body, bits=1)
 
 
-def mark_id(headers: dict[str, object], message_id: str | None) -> None:
+def mark_id(headers: dict[str, object], message_id: str | None, scope: str) -> None:
     """Give the message the id by which a queue with `id-cache-size` knows that it has had it: that
-    of its publisher, else that of the upstream's queue, else the property message-id."""
+    of its publisher, else that of the upstream's queue, else its message-id within `scope`."""
     own = headers.pop(DELIVERY_ID, None)
     if not any(name in headers for name in DUPLICATE_IDS) and (own or message_id):
-        headers[DUPLICATE_IDS[0]] = own or message_id
+        headers[DUPLICATE_IDS[0]] = own or f"{scope}/{message_id}"
 
 
 async def _has_exchange(management: amqp091.Management, name: str) -> bool:

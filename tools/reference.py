@@ -65,7 +65,8 @@ what is allowed; 401 without a login; 403 without rights; 404 for what is not th
 conflict; 413 for a body that is too large; 503 while no majority of the nodes runs or an alarm
 blocks publishing.
 
-`/api/openapi.json` has all fields of bodies and answers, for programs. The last column names the
+The web page shows all fields of bodies and answers (API, or `/api/index.html`);
+`/api/openapi.json` has them for programs. The last column names the
 tag that a user needs at least; queues and exchanges also need permissions in their vhost. This
 page is made by `tools/reference.py`.
 """

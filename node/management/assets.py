@@ -25,6 +25,7 @@ CONTENT_POLICY: Final = (
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 INDEX: Final = "index.html"
+REFERENCE: Final = "/api/index.html"  # where RabbitMQ has the document of its API
 
 
 class Asset:
@@ -71,4 +72,9 @@ class Assets:
     def routes(self) -> list[web.RouteDef]:
         found = [web.get(f"/{asset.name}", asset.get) for asset in self._assets]
         (index,) = [asset for asset in self._assets if asset.name == INDEX]
-        return [web.get("/", index.get), *found]
+        return [web.get("/", index.get), web.get(REFERENCE, to_reference), *found]
+
+
+async def to_reference(request: web.Request) -> web.Response:
+    """The view of the page that shows the document."""
+    return web.Response(status=302, headers={"Location": "../#/api"})

@@ -55,7 +55,7 @@ from node.management.api.shovels import Shovels
 from node.management.api.streams import StreamClients
 from node.management.api.users import Users
 from node.management.api.vhosts import Vhosts
-from node.management.assets import Assets
+from node.management.assets import REFERENCE, Assets
 from node.management.auditing import AUDIT, audit_changes
 from node.management.bodies import BODY_BYTES_MAX
 from node.management.metrics.scraping import Metrics
@@ -240,7 +240,7 @@ def check_encoding(request: web.Request) -> None:
 async def require_login(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Put the caller into the request, or end it with 401; mark what may be stale. /metrics
     looks after itself, and the files of the page need no login."""
-    if request.path.startswith("/api/"):
+    if request.path.startswith("/api/") and request.path != REFERENCE:
         caller = request[CALLER] = await identify(request.app[CONTEXT], request)
         REQUESTED_BY.set(Author(caller.name, request.remote or "", HTTP))
     answer = await handler(request)

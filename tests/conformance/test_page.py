@@ -41,6 +41,7 @@ VIEWS = {
     "#/cluster": "Cluster",
     "#/flow": "Flow",
     "#/events": "Events",
+    "#/api": "HTTP API",
     "#/admin": "Admin",
     "#/admin/vhosts": "Admin",
     "#/admin/policies": "Admin",
@@ -137,7 +138,8 @@ def test_what_a_user_may_not_do_is_not_offered_and_asking_for_it_does_not_log_ou
         with pages.tab(base, user=name) as tab:
             show(tab, base, "#/queues", "Queues")
             offered = tab.locator("#nav a").all_inner_texts()
-            assert offered == ["Overview", "Connections", "Channels", "Exchanges", "Queues"]
+            usual = ["Overview", "Connections", "Channels", "Exchanges", "Queues"]
+            assert offered == [*usual, "Stream clients", "API"]
             show(tab, base, "#/cluster", "Cluster")
             tab.locator("#banner").get_by_text("Not monitor user").wait_for()
             show(tab, base, "#/admin/users", "Admin")

@@ -19,7 +19,7 @@ PYTHON: Final = "/usr/bin/python3"
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.source,
-    pytest.mark.timeout(300),
+    pytest.mark.timeout(900),
     pytest.mark.skipif(shutil.which("dpkg-deb") is None, reason="dpkg-deb is not there"),
 ]
 
@@ -41,14 +41,14 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ignored = shutil.ignore_patterns(".*", "build", "tests", "*.egg-info", "data")
     shutil.copytree(ROOT, source, ignore=ignored)
     wheel = [PYTHON, "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", str(folder), str(source)]
-    subprocess.run(wheel, check=True, env=os.environ | {"WARREN_PURE": "1"}, timeout=120)
+    subprocess.run(wheel, check=True, env=os.environ | {"WARREN_PURE": "1"}, timeout=300)
     (built,) = folder.glob("*.whl")
     done = subprocess.run(
         [ROOT / "deploy/debian/build.sh", str(folder)],
         env=os.environ | {"WHEEL": str(built), "PYTHON": PYTHON},
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=500,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from aiohttp import web
 
 from node.management.access import Context
+from node.management.assets import REFERENCE
 from node.management.replies import HEADERS
 
 
@@ -37,7 +38,7 @@ def routes_of(app: web.Application) -> Iterator[tuple[str, str]]:
     for route in app.router.routes():
         if route.resource is not None and route.method != "HEAD":
             path = route.resource.canonical
-            if path.startswith("/api/") and not path.endswith("/"):
+            if path.startswith("/api/") and path != REFERENCE and not path.endswith("/"):
                 yield route.method, path
 
 

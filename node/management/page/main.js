@@ -19,6 +19,7 @@ import { links } from "./links.js";
 import { overview } from "./overview.js";
 import { queue } from "./queue.js";
 import { queues } from "./queues.js";
+import { reference } from "./reference.js";
 import { streams } from "./streams.js";
 import { callerName, may, setCaller } from "./session.js";
 
@@ -39,6 +40,7 @@ const ROUTES = [
   [/^\/cluster$/, cluster],
   [/^\/flow$/, flow],
   [/^\/events$/, events],
+  [/^\/api$/, reference],
   [/^\/admin$/, admin],
   [/^\/admin\/([a-z]+)$/, admin],
 ];
@@ -54,6 +56,7 @@ const LINKS = [
   ["Cluster", "#/cluster", may.monitor],
   ["Flow", "#/flow", may.monitor],
   ["Events", "#/events", may.monitor],
+  ["API", "#/api"],
   ["Admin", "#/admin", may.setPolicies],
 ];
 const AGAIN_MS = 3000; // after a fault, where a view is else not renewed

@@ -14,7 +14,7 @@ OWN = "00ab/7/0/12"
         ({}, "", {}),
         ({"x-delivery-id": OWN}, None, {"_AMQ_DUPL_ID": OWN}),
         ({"x-delivery-id": OWN}, "order-5", {"_AMQ_DUPL_ID": OWN}),
-        ({"a": 1}, "order-5", {"a": 1, "_AMQ_DUPL_ID": "order-5"}),
+        ({"a": 1}, "order-5", {"a": 1, "_AMQ_DUPL_ID": "up/orders/order-5"}),
         ({"x-delivery-id": OWN, "_AMQ_DUPL_ID": "own"}, None, {"_AMQ_DUPL_ID": "own"}),
         (
             {"x-delivery-id": OWN, "x-deduplication-header": "own"},
@@ -26,5 +26,5 @@ OWN = "00ab/7/0/12"
 def test_the_id_of_the_publisher_counts_more_than_that_of_the_queue(
     headers: dict[str, object], message_id: str | None, marked: dict[str, object]
 ) -> None:
-    mark_id(headers, message_id)
+    mark_id(headers, message_id, "up/orders")
     assert headers == marked
