@@ -48,7 +48,7 @@ NUMBER_MASK: Final = 0xFFFFFFFF
 
 FindMember = Callable[[int], StreamMember | None]
 
-Start = tuple[OffsetSpec, CancelSink]
+ConsumerStart = tuple[OffsetSpec, CancelSink]
 
 
 class Delivered:
@@ -68,7 +68,7 @@ class StreamConsumer:
     """A consumer of a session of this node."""
 
     def __init__(
-        self, sink: SessionSink, attach: Attach, start: Start, member: StreamMember
+        self, sink: SessionSink, attach: Attach, start: ConsumerStart, member: StreamMember
     ) -> None:
         self.sink = sink
         self.spec, self.cancel_sink = start
@@ -132,7 +132,7 @@ class StreamHost:
         self._turn = turn
         self._consumers: dict[ConsumerKey, StreamConsumer] = {}
         self._by_session: dict[SessionId, list[StreamConsumer]] = {}
-        self._starts: dict[ConsumerKey, Start] = {}
+        self._starts: dict[ConsumerKey, ConsumerStart] = {}
         self._answers: list[Callable[[], None]] = []
         self._marked = False
 
