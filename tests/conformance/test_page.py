@@ -589,7 +589,7 @@ def test_vhosts_limits_and_the_name_of_the_cluster_are_set_on_the_admin_page(
     form.get_by_label("Vhost").fill(name)
     form.get_by_label("At most").fill("12")
     form.get_by_role("button", name="Save").click()
-    page.get_by_role("row", name=name).get_by_text("12").wait_for()
+    page.get_by_role("row", name=name).get_by_text("12", exact=True).wait_for()
     assert api.get(f"/vhost-limits/{name}")[0]["value"] == {"max-connections": 12}
     show(page, base, "#/admin/cluster", "Admin")
     before = api.get("/cluster-name")["name"]

@@ -304,17 +304,14 @@ def test_the_headers_of_the_publisher_stay_beside_the_count(channel: Any, quorum
     assert fields(headers, "mine", "x-delivery-count") == ("x", 1)
 
 
-def delivery_ids(channel: Any, queue: str, **arguments: object) -> list[tuple[bytes, object]]:
-    """Bodies and ids of two deliveries, which go back to the queue."""
-    wait_until_ready(channel, queue, 2)
-    found: list[tuple[bytes, object]] = []
-    for method, properties, body in channel.consume(queue, arguments=arguments):
-        found.append((body, (properties.headers or {}).get("x-delivery-id")))
-        if len(found) == 2:
-            channel.basic_nack(method.delivery_tag, multiple=True, requeue=True)
-            break
-    channel.cancel()
-    return found
+def delivery_ids(broker: Broker, queue: str, **arguments: object) -> list[tuple[bytes, object]]:
+    """Bodies and ids of two deliveries, which go back to the queue with their connection."""
+    with broker.connect() as connection:
+        messages = Inbox(connection.channel(), queue, arguments=arguments).wait(2)
+        return [
+            (each.body, (each.properties.headers or {}).get("x-delivery-id"))
+            for each in sorted(messages, key=lambda each: each.body)
+        ]
 
 
 @pytest.mark.parametrize("kind", ["quorum", "classic"])
@@ -325,12 +322,12 @@ def test_deliveries_have_the_id_of_their_message_if_a_consumer_asks(
     publish(channel, name, b"1", headers={"mine": "x"})
     publish(channel, name, b"2")
     asked = {"x-delivery-ids": True}
-    first, again = delivery_ids(channel, name, **asked), delivery_ids(channel, name, **asked)
+    first, again = delivery_ids(own_broker, name, **asked), delivery_ids(own_broker, name, **asked)
     assert [body for body, _ in first] == [b"1", b"2"]
     assert again == first
     ids = {each for _, each in first}
     assert ids == {None} if kind == "classic" else len(ids) == 2
-    assert {each for _, each in delivery_ids(channel, name)} == {None}
+    assert {each for _, each in delivery_ids(own_broker, name)} == {None}
 
 
 def test_a_requeue_by_nack_counts_towards_the_delivery_limit_where_configured(
