@@ -59,6 +59,7 @@ def test_the_map_tells_leaders_members_and_clients_that_are_remote_and_leaders_m
         tab.get_by_text("entries that a member lacks").wait_for()
         tab.get_by_role("button", name="Look for them").click()
         remote = tab.get_by_role("table", name="remote consumers").get_by_role("row", name=QUEUE)
+        remote.wait_for()
         assert remote.locator("td").all_inner_texts()[1] == "n2"
         assert wrong_with(tab) == []
         show(tab, base, address("queues", "/", QUEUE), f"Queue {QUEUE}")
