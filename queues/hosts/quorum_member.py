@@ -10,6 +10,9 @@ A leader begins when all entries of older terms are applied here: with `Leads(te
 messages are numbered from term << 40 | 1 on, and with the queue's options where they have changed.
 It makes one entry of what a turn brought, with the bodies in the log before it; while the group
 takes nothing more, what comes waits, and its senders for their credit. It alone looks at the time.
+Acknowledgements alone, while no message waits for a consumer, make no entry for SETTLE_WAIT_MS:
+they go with the next publish. What was acknowledged in that time may come again, flagged as
+redelivered, if the leader is lost.
 
 Bodies are the business of `quorum_bodies`, snapshots of `quorum_snapshot`, entries of
 `quorum_entry`. Owns the member's role and what is on its way to the group; `QueueCore` has the
@@ -54,6 +57,7 @@ from queues.machine.commands import (
     SessionId,
     Tick,
     enqueue_of,
+    is_acknowledgement,
 )
 from queues.machine.effects import DeadLettersPending
 from queues.machine.expiry import FAR
@@ -81,6 +85,8 @@ SNAPSHOT_REST_MS: Final = 10_000  # so long it is new: each one costs the disk a
 REATTACH_BYTES: Final = 1 << 20  # bodies with entries for one who is behind, in one go
 CAMPAIGN_MS: Final = 50  # until it is tried again by the member that is to lead a new queue
 RETRY_MS: Final = 20  # until what the group did not take is proposed again
+SETTLE_WAIT_MS: Final = 20  # acknowledgements wait for other commands, if nobody waits for them
+SETTLES_WAIT_MAX: Final = 1024  # so many of them
 CAMPAIGNS: Final = 20
 UNTIMED: Final = -1  # of a batch: the turn says what time it is
 PROCESS_SHIFT: Final = 64  # of a session id: what is above is its process
@@ -160,6 +166,8 @@ class QuorumMember:
         self._wanted: tuple[int, ...] = ()  # members by the definitions; empty: not known
         self._inspects: list[StreamSink] = []  # to be answered in the next step
         self._commands: list[Command] = []
+        self._settle_count: i64 = 0  # of them: acknowledgements, which may wait
+        self._settle_due_ms: i64 = FAR  # then those that wait are proposed
         self._chunks: list[Chunk] = []
         self._owed: list[tuple[CreditActor, int]] = []
         self._stepped: deque[Batch] = deque()  # to be proposed when their bodies are written
@@ -238,6 +246,8 @@ class QuorumMember:
             traffic = self.bodies.traffic
             if traffic is not None:
                 traffic.published(sink.session, own.size(), count)
+        elif is_acknowledgement(command):
+            self._settle_count += 1
         self._commands.append(command)
         self._mark()
         return True
@@ -358,6 +368,8 @@ class QuorumMember:
             return
         if len(self._commands) == 0 and not self._is_due(now_ms):
             return
+        if self._may_wait(now_ms):
+            return
         batch = Batch(now_ms, self._next_seq, self._commands)
         batch.owed = self._owed
         batch.is_bare = self._is_sole(group)
@@ -367,10 +379,25 @@ class QuorumMember:
             self.bodies.promise_own(chunk, self._next_seq)
             self._next_seq += chunk.count()
         self._commands = []
+        self._settle_count = 0
+        self._settle_due_ms = FAR
         self._chunks = []
         self._owed = []
         self._stepped.append(batch)
         self._journal.entry(self)
+
+    def _may_wait(self, now_ms: i64) -> bool:
+        """Whether there are acknowledgements alone, and no message waits for their credit."""
+        count = self._settle_count
+        machine = self.core.machine
+        if count < len(self._commands) or count >= SETTLES_WAIT_MAX or self.core.ready_count > 0:
+            return False
+        if machine.has_more() or now_ms >= machine.due_ms:
+            return False
+        if self._settle_due_ms == FAR:
+            self._settle_due_ms = now_ms + SETTLE_WAIT_MS
+            self._turn.wake_host(self, int(self._settle_due_ms))
+        return now_ms < self._settle_due_ms
 
     def _is_sole(self, group: Group) -> bool:
         """Whether this is the only member, and is to stay so: no entries are sent, so messages
@@ -470,6 +497,8 @@ class QuorumMember:
                 self._mark_later()
             elif core.machine.has_more():
                 self._turn.mark_host_later(self)
+            elif self._settle_count > 0 and core.ready_count > 0:
+                self._mark()  # They wait no longer.
             else:
                 self._set_timer()
         self._take_snapshot(group)
@@ -629,6 +658,8 @@ class QuorumMember:
         for chunk in self._chunks:
             self.core.store.cancel_reserve(chunk)
         self._commands = []
+        self._settle_count = 0
+        self._settle_due_ms = FAR
         self._chunks = []
         self._owed = []
         self._stepped.clear()
