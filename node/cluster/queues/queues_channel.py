@@ -237,7 +237,7 @@ class QueuesChannel:
             other.peer_queues.received(frame)
         except (BadFrame, BadItem) as error:
             raise PeerFault(f"queues: {error}") from None
-        self._mark()  # At least to acknowledge it.
+        self._mark()  # It may be time to acknowledge what has come.
         if other.peer_queues.stream.stands and other.gone_since_ms != STANDS:
             self._came_up(member, other)
 
@@ -269,14 +269,19 @@ class QueuesChannel:
     # Time
 
     def tick(self) -> None:
-        """Every TICK_MS: who has been away for too long, whose link has room again."""
+        """Every TICK_MS: who has been away for too long, whose link has room again, who waits for
+        an acknowledgement."""
         if not self._is_open:
             return
         now_ms = self._now_ms()
         for member, other in list(self._others.items()):
             since_ms = other.gone_since_ms
             if since_ms == STANDS:
-                if other.peer_queues.stream.has_unsent:
+                stream = other.peer_queues.stream
+                if stream.owes_ack:
+                    stream.hurry_ack()
+                    self._mark()
+                elif stream.has_unsent:
                     self._mark()
             elif not other.is_down and now_ms - since_ms >= self._down_after_ms:
                 self._give_up(member, other)

@@ -12,7 +12,9 @@ Frames, little-endian, each a message of the connection below:
     ACK   u8 = 3, expected u64: all before this number has come
 
 Numbers begin with 1 for each pair of processes. Messages that wait for their acknowledgement are
-kept, up to UNACKED_BYTES_MAX: beyond that the stream `is_full`, and its users are to wait.
+kept, up to UNACKED_BYTES_MAX: beyond that the stream `is_full`, and its users are to wait. An
+acknowledgement goes with the next message, or behind ACK_MESSAGES messages or ACK_BYTES, or when
+`hurry_ack` is called: alone, for each message, it would cost both nodes as much as the message.
 Compiled.
 """
 
@@ -32,6 +34,8 @@ ACK: Final = 3
 HELLO_LAYOUT: Final = Struct("<BQQQ")
 NUMBERED: Final = Struct("<BQ")
 UNACKED_BYTES_MAX: Final = 64 << 20
+ACK_MESSAGES: Final = 64
+ACK_BYTES: Final = 256 * 1024
 
 
 class BadFrame(Exception):
@@ -75,6 +79,8 @@ class Stream:
         self._greeted = False  # the other side has said hello on this connection
         self._connected = False
         self._hello_due = False
+        self._owed_messages: i64 = 0  # that came, and were not acknowledged
+        self._owed_bytes: i64 = 0
         self._ack_due = False
         self.unacked_bytes: i64 = 0
 
@@ -91,6 +97,15 @@ class Stream:
     def has_unsent(self) -> bool:
         """Something waits for the connection to have room."""
         return self.stands and len(self._unsent) > 0
+
+    @property
+    def owes_ack(self) -> bool:
+        """Messages have come that were not acknowledged."""
+        return self.stands and self._owed_messages > 0
+
+    def hurry_ack(self) -> None:
+        """What has come is acknowledged by the next `take_frame` that has no message."""
+        self._ack_due = self._owed_messages > 0
 
     @property
     def stands(self) -> bool:
@@ -113,7 +128,7 @@ class Stream:
         self._connected = True
         self._hello_due = True
         self._greeted = False
-        self._ack_due = False
+        self._acknowledges()
 
     def disconnected(self) -> None:
         """Nothing can be sent until `connected`."""
@@ -141,11 +156,18 @@ class Stream:
         if len(self._unsent) > 0:
             kept = self._unsent.popleft()
             self._sent = kept.number
+            self._ack_due = self._owed_messages > 0
             return [NUMBERED.pack(DATA, kept.number), *kept.parts]
         if self._ack_due:
-            self._ack_due = False
+            self._acknowledges()
             return [NUMBERED.pack(ACK, self._expected)]
         return None
+
+    def _acknowledges(self) -> None:
+        """All that has come is acknowledged by what is sent now."""
+        self._ack_due = False
+        self._owed_messages = 0
+        self._owed_bytes = 0
 
     def received(self, frame: Buffer) -> Buffer | Restarted | None:
         """A frame of this connection: a message, or news of the other side, or nothing to tell.
@@ -194,13 +216,17 @@ class Stream:
         self._unsent.clear()
         self._next = 1
         self._expected = 1
+        self._acknowledges()
         self.unacked_bytes = 0
 
     def _data(self, frame: Buffer) -> Buffer:
         _, number = NUMBERED.unpack_from(frame)
         if number != self._expected:
             raise BadFrame(f"message {number} of a stream where {self._expected} is expected")
-        self._ack_due = True
+        self._owed_messages += 1
+        self._owed_bytes += len(frame)
+        if self._owed_messages >= ACK_MESSAGES or self._owed_bytes >= ACK_BYTES:
+            self._ack_due = True
         self._expected += 1
         return frame[NUMBERED.size :]
 

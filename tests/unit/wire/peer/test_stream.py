@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from warren.wire.peer.stream import BadFrame, Restarted, Stream
+from warren.wire.peer.stream import ACK, ACK_BYTES, ACK_MESSAGES, BadFrame, Restarted, Stream
 
 
 class Pair:
@@ -40,6 +40,7 @@ class Pair:
     def settle(self) -> None:
         for _ in range(4):
             for side in (0, 1):
+                self.ends[side].hurry_ack()
                 self.take(side)
             for side in (0, 1):
                 self.receive(side)
@@ -232,3 +233,70 @@ def test_what_came_for_an_older_process_of_ours_is_lost_with_it() -> None:
     pair.ends[1].send([b"b"])
     pair.settle()
     assert (pair.got[0][1:], pair.got[1]) == ([b"b"], [b"a"])
+
+
+def met() -> Pair:
+    """Both ends have said hello."""
+    pair = Pair()
+    pair.connect()
+    pair.settle()
+    return pair
+
+
+def acks(frames: list[bytes]) -> int:
+    return sum(1 for frame in frames if frame[0] == ACK)
+
+
+def test_a_message_is_not_acknowledged_by_itself() -> None:
+    pair = met()
+    pair.ends[0].send([b"a"])
+    pair.take(0)
+    pair.receive(1)
+    pair.take(1)
+    assert pair.under_way[0] == []
+    assert pair.ends[1].owes_ack
+    pair.ends[1].hurry_ack()
+    pair.take(1)
+    assert acks(pair.under_way[0]) == 1
+    pair.receive(0)
+    assert pair.ends[0].is_idle
+    assert not pair.ends[1].owes_ack
+
+
+def test_an_acknowledgement_goes_with_the_next_message() -> None:
+    pair = met()
+    pair.ends[0].send([b"a"])
+    pair.take(0)
+    pair.receive(1)
+    pair.ends[1].send([b"b"])
+    pair.take(1)
+    assert acks(pair.under_way[0]) == 1
+    pair.receive(0)
+    assert pair.ends[0].is_idle
+    assert pair.ends[0].owes_ack, "the message itself"
+
+
+@pytest.mark.parametrize(
+    ("size", "count"), [(1, ACK_MESSAGES), (ACK_BYTES // 8, 8)], ids=["messages", "bytes"]
+)
+def test_what_waits_for_an_acknowledgement_is_bounded(size: int, count: int) -> None:
+    pair = met()
+    for _ in range(count):
+        assert not pair.under_way[0]
+        pair.ends[0].send([bytes(size)])
+        pair.take(0)
+        pair.receive(1)
+        pair.take(1)
+    assert acks(pair.under_way[0]) == 1
+
+
+def test_a_new_process_owes_no_acknowledgement_to_the_old_one() -> None:
+    pair = met()
+    pair.ends[0].send([b"a"])
+    pair.take(0)
+    pair.receive(1)
+    pair.ends[0] = Stream(33)
+    pair.connect()
+    pair.settle()
+    assert pair.restarts[1] == 1
+    assert not pair.ends[1].owes_ack
