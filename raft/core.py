@@ -464,6 +464,11 @@ class Raft:
             self._maybe_commit(leading)
         leading.finish_reads(self._replica.configs.current.voters)
 
+    def is_late(self, answer: AppendResponse) -> bool:
+        """Whether the answer may be stepped with whatever comes next (`Leadership.is_late`)."""
+        leading = self._leading
+        return leading is not None and leading.is_late(answer, self.commit_index)
+
     def _on_vote_request(self, sender: i64, message: VoteRequest) -> None:
         if sender == self.leader and message.term > self.term:
             self.leader = 0  # it leads no more

@@ -22,6 +22,7 @@ from raft.core import Raft
 from raft.entries import Config, Entry, SnapshotPoint
 from raft.log_group import COMMITTED, LOST, UNKNOWN, GroupLog, GroupOwner, MirrorOwner
 from raft.membership import Change, Refused
+from raft.messages import AppendResponse
 from raft.proposals import Proposals
 from raft.ready import Read
 from raft.ring import Ring
@@ -248,6 +249,11 @@ class Group:
         raft = self.raft
         assert isinstance(raft, Ring)
         raft.blocks = is_wanted
+
+    def is_late(self, answer: AppendResponse) -> bool:
+        """Whether the answer of a follower may wait for the next turn, a tick at the latest."""
+        raft = self.raft
+        return self.is_awake and isinstance(raft, Raft) and raft.is_late(answer)
 
     def snapshot_point(self, index: int) -> SnapshotPoint:
         """What to write with a snapshot of the machine behind `index`, which was applied and is

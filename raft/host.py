@@ -248,8 +248,10 @@ class RaftHost:
     # What comes from outside: kept for the turn
 
     def receive(self, peer: int, batch: memoryview) -> None:
-        """Messages from a peer. BadEnvelope, BadMessage: the peer is wrong; end its connection."""
-        self._marks.ask()
+        """Messages from a peer. BadEnvelope, BadMessage: the peer is wrong; end its connection.
+
+        The answer of a member that is later than the majority costs no turn of its own: it is
+        stepped in the next one, at a tick at the latest, for its group is not at rest before."""
         for envelope in open_batch(batch):
             group = self._groups.get(envelope.uid)
             if (
@@ -259,7 +261,10 @@ class RaftHost:
             ):
                 self.counters.strays += 1
                 continue
-            self._arrived.append((group, peer, decode(envelope.message)))
+            message = decode(envelope.message)
+            self._arrived.append((group, peer, message))
+            if not (isinstance(message, AppendResponse) and group.is_late(message)):
+                self._marks.ask()
 
     def on_durable(self, lsn: int) -> None:
         """The log up to there is durable."""

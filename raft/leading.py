@@ -408,6 +408,15 @@ class Leadership:
             self._hand_over(peer)
         return is_news
 
+    def is_late(self, response: AppendResponse, commit_index: i64) -> bool:
+        """Whether the answer changes nothing that anyone waits for: the member has all that there
+        is, and it was committed before; it will answer again, when it is told of that."""
+        if not response.is_matching or response.term != self._term or self.transferee:
+            return False
+        if response.commit_index >= commit_index or len(self._reads) > 0:
+            return False
+        return response.index == self._log.last_index <= commit_index
+
     def _rejected(self, peer: Progress, response: AppendResponse) -> None:
         """Not there: from the last place on that may be alike. An old answer changes nothing."""
         if response.index <= peer.match_index or peer.state == SNAPSHOT:

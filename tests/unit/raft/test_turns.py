@@ -2,7 +2,7 @@
 
 from raft.codec import encode
 from raft.entries import COMMAND, CONFIG, Config, Entry
-from raft.host import TURN_ENTRIES_MAX
+from raft.host import TICK_MS, TURN_ENTRIES_MAX
 from raft.links import put
 from raft.membership import AddLearner, encode_config
 from raft.messages import AppendRequest
@@ -113,3 +113,35 @@ def test_a_leader_hands_entries_of_a_change_of_members_apart() -> None:
     group.propose([b"c"])
     world.nodes[1].turn()
     assert [count for _, count in world.nodes[1].log.calls] == [1, 1, 2]
+
+
+def test_the_answer_of_the_slower_follower_costs_the_leader_no_turn() -> None:
+    world = formed()
+    world.tick()
+    leader, fast, slow = (world.nodes[member] for member in (1, 2, 3))
+    assert leader.group().propose([b"x"]) is not None
+    leader.turn()
+    leader.sync()
+    leader.turn()
+    for each in (fast, slow):
+        sent, world.wire = world.wire, []
+        world.wire = [other for other in sent if other[1] != each.member]
+        for sender, to, batch in sent:
+            if to == each.member:
+                each.host.receive(sender, memoryview(batch))
+    for each in (fast, slow):
+        each.turn()
+        each.sync()
+        each.turn()
+    answers, world.wire = world.wire, []
+    first, second = [batch for _, to, batch in answers if to == leader.member]
+    leader.host.receive(fast.member, memoryview(first))
+    assert leader.wants_turn, "it is committed by that"
+    leader.turn()
+    assert len(leader.owner().applied) == 1
+    leader.host.receive(slow.member, memoryview(second))
+    assert not leader.wants_turn
+    leader.host.tick(world.now_ms + TICK_MS)
+    assert leader.wants_turn, "it is taken in at a tick at the latest"
+    world.rest()
+    assert [len(node.owner().applied) for node in world.living()] == [1, 1, 1]
