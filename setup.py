@@ -70,6 +70,8 @@ COMPILED = [
     "node/amqp091/deliveries.py",
     "node/amqp091/endpoint.py",
     "node/amqp091/basic_get.py",
+    "node/cluster/peering/link_socket.py",
+    "node/cluster/queues/queues_channel.py",
     "node/resources/publish_hold.py",
     "node/events/internal_publisher.py",
     "node/amqp091/publish_plans.py",
