@@ -17,7 +17,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from queues.machine.commands import Command, decode, encode
+from queues.machine.commands import ACCEPT, Command, Numbered, Settle, decode, encode
 from queues.message import FORMAT_091, FORMAT_10, Chunk
 from queues.remote.items import MESSAGES_MAX, RUN, ascends
 
@@ -67,6 +67,13 @@ def decode_member_entry(content: bytes) -> MemberEntry:
     if at != len(content):
         raise ValueError("bytes after the last command of an entry")
     return MemberEntry(now_ms, message_first, commands)
+
+
+def is_acknowledgement(command: Command) -> bool:
+    """Whether messages are done with by it, and nothing else comes of it."""
+    if isinstance(command, Numbered):
+        command = command.command
+    return isinstance(command, Settle) and command.outcome == ACCEPT
 
 
 # Runs of messages

@@ -40,6 +40,7 @@ from queues.hosts.quorum_bodies import Bodies, BodyReader, Gathering
 from queues.hosts.quorum_entry import (
     decode_member_entry,
     encode_member_entry,
+    is_acknowledgement,
     put_run,
     take_attached,
     twin_of,
@@ -57,7 +58,6 @@ from queues.machine.commands import (
     SessionId,
     Tick,
     enqueue_of,
-    is_acknowledgement,
 )
 from queues.machine.effects import DeadLettersPending
 from queues.machine.expiry import FAR

@@ -423,13 +423,6 @@ def enqueue_of(command: Command) -> Enqueue | None:
     return command if isinstance(command, Enqueue) else None
 
 
-def is_acknowledgement(command: Command) -> bool:
-    """Whether messages are done with by it, and nothing else comes of it."""
-    if isinstance(command, Numbered):
-        command = command.command
-    return isinstance(command, Settle) and command.outcome == ACCEPT
-
-
 class Flag(IntEnum):
     """Bits of the flag byte of ATTACH and CREDIT."""
 
