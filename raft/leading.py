@@ -410,7 +410,7 @@ class Leadership:
 
     def is_late(self, response: AppendResponse, commit_index: i64) -> bool:
         """Whether the answer changes nothing that anyone waits for: the member has all that there
-        is, and it was committed before; it will answer again, when it is told of that."""
+        is, and it was committed before; it will answer again when it hears of that."""
         if not response.is_matching or response.term != self._term or self.transferee:
             return False
         if response.commit_index >= commit_index or len(self._reads) > 0:

@@ -1,4 +1,4 @@
-"""Acknowledgements of a quorum queue wait for the next publish, if nobody waits for them."""
+"""Acknowledgements of a quorum queue wait for the next publish, if no message waits for a consumer."""
 
 from collections.abc import Callable
 
@@ -75,7 +75,7 @@ def reject_one(session: Session) -> None:
     session.settle([min(session.held)], REJECT)
 
 
-def test_an_acknowledgement_that_nobody_waits_for_makes_no_entry_of_its_own() -> None:
+def test_an_acknowledgement_alone_makes_no_entry() -> None:
     queue = Consumed(published=3, count=3)
     assert queue.entries_of(accept_one) == 0
     assert queue.member.checked_out_count == 3
