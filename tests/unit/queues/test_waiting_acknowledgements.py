@@ -1,4 +1,4 @@
-"""Acknowledgements of a quorum queue wait for the next publish, if no message waits for a consumer."""
+"""Acknowledgements of a quorum queue wait for a publish if no message waits for a consumer."""
 
 from collections.abc import Callable
 
