@@ -39,7 +39,7 @@ PURE_TESTS := tests/sim/mutants $(PURE_NODES:%=tests/conformance/test_%.py) \
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help python install docs tools run lint check format test test-part test-pure test-compiled test-spark test-spark-deployments faults fuzz-http mutants wheel bench clean sim \
+.PHONY: help python install docs tools rabbitmq3 rabbitmq4 run lint check format test test-part test-pure test-compiled test-spark test-spark-deployments faults fuzz-http mutants wheel bench clean sim \
         chaos compose-up compose-down compose-test
 
 help:
@@ -50,6 +50,7 @@ help:
 	@echo "make test-spark-deployments   the same on a standalone cluster, and over Spark Connect"
 	@echo "make install        the development environment alone (.venv)"
 	@echo "make tools          what tests of bad networks need: Toxiproxy, in .tools (needs Go)"
+	@echo "make rabbitmq3 rabbitmq4   what tests and benchmarks beside RabbitMQ need: 3.10.8 and 4.0.5 (root, debootstrap)"
 	@echo "make lint           format, lint, types and import floors alone"
 	@echo "make faults         disks that fail and fill up, the long tests of it too (root: it mounts)"
 	@echo "make fuzz-http      FUZZ=200 requests for each operation of the HTTP API, made of its OpenAPI document"
@@ -78,6 +79,12 @@ $(TOOLS)/bin/toxiproxy-server:
 	@mkdir -p $(TOOLS)/bin/.new
 	GOBIN=$(TOOLS)/bin/.new go install $(TOXIPROXY)
 	@mv $(TOOLS)/bin/.new/server $@ && rmdir $(TOOLS)/bin/.new
+
+rabbitmq3:
+	tools/rabbitmq-root bookworm $(TOOLS)/rabbitmq3
+
+rabbitmq4:
+	tools/rabbitmq-root trixie $(TOOLS)/rabbitmq4
 
 run: python
 	@$(SETUP) run

@@ -6,30 +6,25 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pika
 import pytest
 
 from tests.conformance.federation_pair import Cluster
-from tests.conformance.rabbitmq import RabbitMq, is_installed
+from tests.conformance.rabbitmq import RELEASES, RabbitMq
 from tests.waiting import eventually
 from warren.testing import Node
 
-pytestmark = [
-    pytest.mark.source,
-    pytest.mark.skipif(not is_installed(), reason="no rabbitmq-server, or not root"),
-    pytest.mark.timeout(240),
-]
+pytestmark = [pytest.mark.source, pytest.mark.timeout(240)]
 BACKLOG = 2000
 QUEUES = ("orders", "bills")
 SCRIPT = Path(__file__).parents[2] / "deploy" / "migrate.py"
 QUIET_S = "6"  # RabbitMQ counts messages of quorum queues every 5 seconds
 
 
-@pytest.fixture
-def sides(tmp_path: Any) -> Iterator[tuple[Cluster, Cluster]]:
-    with RabbitMq(tmp_path / "node", "blue") as old, Node(name="green") as new:
+@pytest.fixture(params=RELEASES, ids=lambda release: release.version)
+def sides(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Cluster, Cluster]]:
+    with RabbitMq(request.param, tmp_path / "node", "blue") as old, Node(name="green") as new:
         found = Cluster(old), Cluster(new)
         yield found
         for each in found:
