@@ -39,6 +39,7 @@ from node.descriptors import Descriptors, files_max
 from node.events.events import Events
 from node.events.internal_publisher import InternalPublisher
 from node.events.observers import Observers
+from node.leases.leases import Leases
 from node.oversized import OversizedHeaders
 from node.process_identity import ProcessIdentity
 from node.recovery.damage import Damages, Owners
@@ -123,6 +124,7 @@ class Broker:
         self._begin_to_count()
         publisher = InternalPublisher(self)
         self.observers = Observers(self.events, metadata, config, publisher, self.connections)
+        self.leases = Leases(self, config.leases)
         self._join_cluster(parts)
         self.definitions = self._make_definitions(parts.definitions)
         self.steps = HostSteps(
@@ -250,6 +252,7 @@ class Broker:
         self.whereis: WhereIs = wired.whereis
         self.peer_statuses = wired.peer_statuses
         self.operating = wired.operating
+        self.leases.serve(wired.operating.status)
         self.events_elsewhere = wired.events
 
     def _begin_flow(self) -> None:

@@ -19,6 +19,8 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from node.amqp10 import descriptions
+from node.amqp10.lease_requests import Broker as LeasedFrom
+from node.amqp10.lease_requests import LeaseRequests
 from node.amqp10.looking import Broker as LookedAt
 from node.amqp10.looking import Looking, decode_peek
 from node.amqp10.purges import Purges, Standing
@@ -71,7 +73,7 @@ from warren.wire.errors import ProtocolError, ReplyCode
 
 Done = Callable[[Reply], None]
 
-KNOWN: Final = frozenset({"queues", "exchanges", "bindings", "auth", "nodes"})
+KNOWN: Final = frozenset({"queues", "exchanges", "bindings", "auth", "nodes", "leases"})
 
 
 class Queues(ServedQueues, Protocol):
@@ -86,7 +88,7 @@ class Queues(ServedQueues, Protocol):
     def host(self, uid: int) -> QueueHost: ...
 
 
-class ManagedBroker(DefiningBroker, LookedAt, Protocol):
+class ManagedBroker(DefiningBroker, LookedAt, LeasedFrom, Protocol):
     """The broker, as this module asks it."""
 
     metadata: Metadata
@@ -110,6 +112,9 @@ class ManagedBroker(DefiningBroker, LookedAt, Protocol):
 class Requester(Actor, Protocol):
     """The connection that asks."""
 
+    @property
+    def user(self) -> str: ...
+
     owns_queues: bool  # set before an exclusive queue is declared
 
     @property
@@ -130,12 +135,14 @@ class Management:
         self._broker = requester.broker
         self._purges = Purges(requester.broker.identity.new_session())
         self._looking = Looking(requester.broker)
+        self._leases = LeaseRequests(requester, requester.broker)
         self._closed = False
 
     def close(self) -> None:
         self._closed = True
         self._purges.close()
         self._looking.close()
+        self._leases.close()
 
     def handle(self, request: Request, done: Done) -> None:
         """Carry out the request; `done` hears the reply, now or later."""
@@ -180,6 +187,8 @@ class Management:
                 done(Reply(200, [descriptions.binding_description(each) for each in found]))
             case "DELETE", ["bindings", segment]:
                 self._unbind(decode_binding_segment(segment), done)
+            case _, ["leases", *rest]:
+                self._leases.handle(method, rest, body, done)
             case "GET", ["nodes"]:
                 done(Reply(200, self._nodes()))
             case "PUT", ["auth", "tokens"]:

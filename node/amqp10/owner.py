@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from node.amqp10.hints import LinkHints, Timer
     from node.amqp10.management import Management
     from node.amqp10.named_targets import NamedTargets
+    from node.leases.leases import Leases
     from node.operations.peeking import Browsed
     from queues.routing.router import Route
 
@@ -87,6 +88,9 @@ class Node(DefiningBroker, Protocol):
 
     async def browse(self, queue: Queue, level: int, seq: int, count: int) -> "Sequence[Browsed]":
         """Messages behind a cursor (`node.operations.peeking`)."""
+
+    @property
+    def leases(self) -> "Leases": ...
 
     @property
     def named_targets(self) -> "NamedTargets":

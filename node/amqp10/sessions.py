@@ -15,6 +15,7 @@ from node.amqp091.plans import Tracing
 from node.amqp10.browsing import BrowsingLink, is_browser
 from node.amqp10.consuming import ConsumingLink, ConsumingOwner
 from node.amqp10.dynamic import Made
+from node.amqp10.lease_link import LeaseLink, is_leased
 from node.amqp10.link_pair import LinkPair, ManagementLinks, is_management
 from node.amqp10.publishing import PublishingLink, PublishingOwner
 from node.amqp10.subscriptions import is_subscription, subscribe
@@ -41,6 +42,7 @@ from warren.wire.amqp10.events import (
 )
 from warren.wire.amqp10.link import REQUESTED, Link
 from warren.wire.amqp10.performatives import (
+    AnyTarget,
     Coordinator,
     Modified,
     Source,
@@ -71,7 +73,7 @@ class Session10:
         self.owner = owner
         self.core = core
         self.consuming: dict[int, ConsumingLink] = {}  # by uid
-        self.browsing: dict[int, BrowsingLink] = {}
+        self.browsing: dict[int, BrowsingLink | LeaseLink] = {}
         self.publishing: dict[int, PublishingLink] = {}
         self._parting: list[ConsumingLink] = []  # detached, until their queue has let go
         self._leaving: list[PublishingLink] = []  # detached, with outcomes still to be told
@@ -196,6 +198,9 @@ class Session10:
         source = event.attach.source
         if made is None and source is not None and source.dynamic:
             self._make_queue(event, source, self._attach_consumer)
+        elif is_leased(event.attach):
+            mine = LeaseLink(self.owner, self.core, link, int(self._next_uid), event.attach)
+            self._browse(mine, source, event.attach.target)
         elif made is None and is_subscription(event.attach):
             self._subscribe(event)
         else:
@@ -242,9 +247,14 @@ class Session10:
         queue = self.owner.broker.definitions.queue(asked.host.vhost, asked.host.name)
         assert queue is not None
         mine = BrowsingLink(self.owner, self.core, link, int(self._next_uid), queue)
+        self._browse(mine, asked.source, asked.target)
+
+    def _browse(
+        self, mine: BrowsingLink | LeaseLink, source: Source | None, target: AnyTarget | None
+    ) -> None:
         self._next_uid += 1
-        if self.core.accept(link, asked.source, asked.target):
-            link.owner = mine
+        if self.core.accept(mine.link, source, target):
+            mine.link.owner = mine
             self.browsing[mine.uid] = mine
             mine.start()
 
@@ -307,7 +317,7 @@ class Session10:
             if not mine.is_over:
                 self._leaving.append(mine)
             self.confirmed_count += mine.publisher.confirmed_count
-        elif isinstance(mine, BrowsingLink):
+        elif isinstance(mine, (BrowsingLink, LeaseLink)):
             mine.end()
             self.browsing.pop(mine.uid, None)
             self.unacked.forget(mine.uid)
@@ -372,14 +382,14 @@ class Session10:
         mine = event.link.owner
         if isinstance(mine, ConsumingLink) and not mine.ended:
             mine.give_back([(first, count) for _, first, count in event.runs])
-        elif isinstance(mine, (LinkPair, BrowsingLink)):
+        elif isinstance(mine, (LinkPair, BrowsingLink, LeaseLink)):
             mine.withdrawn(event.runs)
 
     def flowed(self, link: Link) -> None:
         mine = link.owner
         if isinstance(mine, ConsumingLink) and not mine.ended:
             mine.see_available()
-        elif isinstance(mine, (LinkPair, BrowsingLink)):
+        elif isinstance(mine, (LinkPair, BrowsingLink, LeaseLink)):
             mine.flowed()
 
     def settled(self, event: Settled) -> None:
@@ -461,11 +471,13 @@ class Session10:
         """Tell the queues what the clients allow."""
         for link, credit in self.core.take_queue_credits():
             mine = link.owner
-            if isinstance(mine, (ConsumingLink, BrowsingLink)):
+            if isinstance(mine, (ConsumingLink, BrowsingLink, LeaseLink)):
                 mine.grant(credit)
 
     def fetch(self, link: Link, run: Run) -> bool:
         mine = link.owner
+        if isinstance(mine, LeaseLink):
+            return mine.fetch(run)
         assert isinstance(mine, ConsumingLink)
         return mine.fetch(run)
 
@@ -481,6 +493,8 @@ class Session10:
             if not run.settled:
                 self.unacked.add(tag, count, mine.uid, 1, run.first)
             mine.sent()
+            return
+        if isinstance(mine, LeaseLink):
             return
         assert isinstance(mine, ConsumingLink)
         if run.acquired:

@@ -191,6 +191,15 @@ LISTS: Final[Mapping[str, Listing]] = {
         ),
         shown=12,
     ),
+    "list_leases": Listing(
+        "listing leases of queues",
+        everywhere("leases"),
+        (
+            "vhost", "queue", "name", "user", "node", "messages", "expires_in_ms",
+            "message_bytes", "batches", "newest_batch", "timeout_ms",
+        ),
+        shown=7,
+    ),
     "list_bindings": Listing(
         "listing bindings",
         in_vhost("bindings"),

@@ -259,6 +259,18 @@ class Amqp10Section:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LeasesSection:
+    """Messages of queues that stay unacknowledged for clients which come again, such as Spark."""
+
+    # Leases at this node.
+    count_max: Annotated[int, Meta(ge=0)] = 256
+    # Messages that one lease holds. A batch has at most half of them.
+    messages_max: Annotated[int, Meta(ge=2)] = 2_000_000
+    # Bytes that one lease holds, by the mean size of samples. A batch has at most half of them.
+    bytes_max: Annotated[ByteCount, Meta(ge=1024)] = 2 * 1024 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReconciliationSection:
     """Quorum queues get back to their size by themselves. Times in milliseconds."""
 
@@ -433,6 +445,7 @@ class Config:
     cluster: ClusterSection = ClusterSection()
     limits: LimitsSection = LimitsSection()
     amqp10: Amqp10Section = Amqp10Section()
+    leases: LeasesSection = LeasesSection()
     quorum_queue: QuorumQueueSection = QuorumQueueSection()
     # Internal flow control: messages that a channel may have on their way to a queue at first, and
     # how many are granted again at once.

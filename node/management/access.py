@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from node.events.audit import Audit
     from node.events.event_feed import EventFeed
     from node.federating.link_service import LinkService
+    from node.leases.leases import Leases
     from node.management.metrics.view import MetricsView
     from node.management.rows.cluster_view import ClusterView
     from node.tls.keeper import TlsKeeper
@@ -59,6 +60,7 @@ class Context:
     controls: NodeControls | None = None  # None: the node cannot be told anything
     config: "Config | None" = None  # None: it is not shown
     links: "LinkService | None" = None  # None: no shovels and links run here
+    leases: "Leases | None" = None  # None: the node does not run
     web_amqp: "WebAmqp | None" = None  # None: AMQP over WebSocket is off
     keepers: "Mapping[str, TlsKeeper]" = field(default_factory=dict)  # of TLS, by listener
 

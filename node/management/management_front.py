@@ -147,6 +147,7 @@ class ManagementFront:
             ),
             config=broker.config,
             links=self._links,
+            leases=broker.leases,
             keepers=self._keepers,
             web_amqp=WebAmqp(broker, self._amqp),
         )

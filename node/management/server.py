@@ -38,6 +38,7 @@ from node.management.api.features import Features
 from node.management.api.federation_links import FederationLinks
 from node.management.api.flow import Flow
 from node.management.api.health import Health
+from node.management.api.leases import LeaseLists
 from node.management.api.limits import Limits
 from node.management.api.log_levels import LogLevels
 from node.management.api.messages import Messages
@@ -141,6 +142,8 @@ def of_running(context: Context) -> tuple[Resource, ...]:
     if context.links is not None:
         found.append(Shovels(context, context.links))
         found.append(FederationLinks(context, context.links))
+    if context.leases is not None:
+        found.append(LeaseLists(context, context.leases))
     if context.controls is not None:
         found.append(Controls(context, context.controls))
     if context.feed is not None:

@@ -10,6 +10,7 @@ from node.connections.connection_registry import ConnectionRegistry
 from node.definitions.queue_churn import QueueChurn
 from node.events.authors import AMQP, BROKER, Author
 from node.events.events import Events
+from node.leases.leases import Leases
 from node.operations.peeking import Peeked, PeekFailed
 from node.process_identity import ProcessIdentity
 from node.resources.publish_hold import Hold
@@ -43,6 +44,7 @@ class FakeManaged:
         self.connections = ConnectionRegistry(Events(HERE, lambda: 0), Hold(), self.propose)
         self.connections.open["one"] = cast(ClientConnection, object())
         self.whereis: WhereIs = OneNode(HERE)
+        self.leases = cast(Leases, None)  # tests/conformance/test_leases.py has them
         self._removed: dict[int, int] = {}
 
     @property
@@ -139,6 +141,7 @@ class FakeRequester:
         self.broker = broker
         self.id = id_
         self.vhost = "/"
+        self.user = "guest"
         self.owns_queues = False
         self.access = FakeAccess(permitted={("guest", "/"): ALL})
         self.permissions = PermissionCache(self.access, "guest", "/")
