@@ -117,7 +117,7 @@ class Leases:
             text = f"{said(queue)} is a stream, which keeps its messages: read it by offsets"
             raise LeaseFault(400, text)
         if not self._site.operating.is_led_here(int(queue.uid)):
-            raise LeaseFault(409, self._elsewhere(queue))
+            raise LeaseFault(421, self._elsewhere(queue))
 
     def _elsewhere(self, queue: Queue) -> str:
         operating = self._site.operating

@@ -105,7 +105,7 @@ def test_what_cannot_be_read_is_named(
 
 
 def test_options_are_checked_when_the_frame_is_made(spark: Any, url: str) -> None:
-    with pytest.raises(Exception, match="one of the options 'stream' and 'superStream'"):
+    with pytest.raises(Exception, match="one of the options 'stream', 'superStream' and 'queue'"):
         load(spark, url).collect()
     with pytest.raises(Exception, match="unknown option 'startingofset'"):
         load(spark, url, stream="s", startingOfset="1").collect()

@@ -76,7 +76,10 @@ def test_a_query_goes_on_in_each_partition_and_reads_new_ones(
     ("options", "text"),
     [
         ({"superStream": "none"}, "no super stream 'none'"),
-        ({"superStream": "orders", "stream": "s"}, "one of the options 'stream' and 'superStream'"),
+        (
+            {"superStream": "orders", "stream": "s"},
+            "one of the options 'stream', 'superStream' and 'queue'",
+        ),
         ({"superStream": "orders", "startingOffset": "5"}, "allowed: first, next"),
     ],
 )

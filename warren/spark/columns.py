@@ -1,4 +1,4 @@
-"""Arrow batches of messages of a stream. Knows neither Spark nor the broker.
+"""Arrow batches of messages of a stream or queue. Knows neither Spark nor the broker.
 
 What is made of a section (a text, a map) is made once for all messages with the same bytes, and
 then spread over the rows by Arrow.
@@ -79,10 +79,11 @@ def schema_of(body: str) -> str:
 
 
 def batch_of(stream: str, rows: StreamRows) -> pyarrow.RecordBatch:
-    """All messages of `rows` as one batch of COLUMNS."""
+    """All messages of `rows` as one batch of COLUMNS; `stream` may be a queue."""
+    count, offsets = len(rows.bodies), rows.offsets
     found = {
-        "queue": pyarrow.repeat(pyarrow.scalar(stream, TEXT), len(rows.offsets)),
-        "offset": pyarrow.array(rows.offsets, pyarrow.int64()),
+        "queue": pyarrow.repeat(pyarrow.scalar(stream, TEXT), count),
+        "offset": pyarrow.array(offsets if rows.has_offsets else [None] * count, pyarrow.int64()),
         "body": pyarrow.array(_bodies(rows), pyarrow.binary()),
     }
     found |= _spread(rows.header, _header, HEADER)

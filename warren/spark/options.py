@@ -15,7 +15,8 @@ from warren.client.url import parse_url
 COMMON: Final = ("url", "timeout")
 READ: Final = (
     *COMMON,
-    *("stream", "superStream", "startingOffset", "startingTimestamp"),
+    *("stream", "superStream", "queue", "lease", "leaseTimeout"),
+    *("startingOffset", "startingTimestamp"),
     *("endingOffset", "endingTimestamp", "numPartitions"),
     *("maxMessagesPerTrigger", "maxBytesPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"),
     *("failOnDataLoss", "readAt", "bodyFormat", "schema", "avroSchema", "badBody"),
@@ -30,6 +31,13 @@ FLAGS: Final = {"true": True, "false": False}
 BODY_FORMATS: Final = ("binary", "text", "json", "avro")
 SCHEMAS: Final = {"json": "schema", "avro": "avroSchema"}  # the option that a format needs
 TRIGGER_DELAY: Final = "15m"
+LEASE_TIMEOUT: Final = "5m"
+LEASE_TIMEOUT_MAX_S: Final = 7 * 86_400
+LEASE_BYTES_MAX: Final = 255  # of the name
+OF_STREAMS: Final = (  # options that mean nothing to a queue
+    *("startingOffset", "startingTimestamp", "endingOffset", "endingTimestamp"),
+    *("minOffsetsPerTrigger", "maxTriggerDelay"),
+)
 UNITS_S: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 UNITS: Final = ", ".join(UNITS_S)
 COUNTED: Final = ("maxMessagesPerTrigger", "maxBytesPerTrigger", "minOffsetsPerTrigger")
@@ -60,6 +68,9 @@ class ReadOptions:
     body_format: str  # one of BODY_FORMATS
     schema: str  # of bodies in JSON or Avro; "": another format
     null_bad_bodies: bool  # False: a body that does not fit fails the query
+    queue: str = ""  # "": it is a stream
+    lease: str = ""  # the name under which the queue keeps what was read
+    lease_timeout_ms: int = 0  # for which it does so if nobody comes
 
 
 @dataclass(frozen=True)
@@ -90,9 +101,12 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
     """OptionError names the option, its value and what is allowed."""
     options = _known(given, READ)
     url, timeout_s = _common(options)
-    stream, super_stream = options.get("stream", ""), options.get("superstream", "")
-    if bool(stream) == bool(super_stream):
-        raise OptionError("give one of the options 'stream' and 'superStream'")
+    stream, super_stream, queue = (
+        options.get(each, "") for each in ("stream", "superstream", "queue")
+    )
+    if sum(map(bool, (stream, super_stream, queue))) != 1:
+        raise OptionError("give one of the options 'stream', 'superStream' and 'queue'")
+    lease, lease_timeout_ms = _lease(options, queue)
     start, end = _start(options, super_stream), _end(options, super_stream)
     body_format, schema = _body(options)
     return ReadOptions(
@@ -111,7 +125,42 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
         body_format,
         schema,
         _chosen(options, "badBody", ("fail", "null")) == "null",
+        queue,
+        lease,
+        lease_timeout_ms,
     )
+
+
+def _lease(options: Mapping[str, str], queue: str) -> tuple[str, int]:
+    """Name and time limit in milliseconds; of a stream: none."""
+    if not queue:
+        for name in ("lease", "leaseTimeout"):
+            if name.lower() in options:
+                raise OptionError(f"option '{name}' needs the option 'queue'")
+        return "", 0
+    for name in OF_STREAMS:
+        if name.lower() in options:
+            raise OptionError(f"option '{name}' is for streams: a queue has no offsets")
+    lease = options.get("lease", "")
+    if not 0 < len(lease.encode("utf-8", "replace")) <= LEASE_BYTES_MAX:
+        raise OptionError(
+            f"option 'lease' is '{lease[:40]}'; a query that reads a queue needs a name of its "
+            f"own of 1 to {LEASE_BYTES_MAX} bytes, the same after a restart"
+        )
+    seconds = _interval("leaseTimeout", options.get("leasetimeout", LEASE_TIMEOUT))
+    if not 1 <= seconds <= LEASE_TIMEOUT_MAX_S:
+        raise OptionError("option 'leaseTimeout': allowed: 1s to 7d")
+    return lease, round(1000 * seconds)
+
+
+def _interval(name: str, text: str) -> float:
+    """Seconds."""
+    found = INTERVAL.fullmatch(text)
+    if found is None:
+        raise OptionError(
+            f"option '{name}' is '{text}'; allowed: a number and a unit ({UNITS}), such as 15m"
+        )
+    return int(found[1]) * UNITS_S[found[2]]
 
 
 def _start(options: Mapping[str, str], super_stream: str) -> int | str:
@@ -162,14 +211,8 @@ def _limits(options: Mapping[str, str]) -> TriggerLimits:
         )
     if least is None and "maxtriggerdelay" in options:
         raise OptionError("option 'maxTriggerDelay' needs the option 'minOffsetsPerTrigger'")
-    delay = options.get("maxtriggerdelay", TRIGGER_DELAY)
-    found = INTERVAL.fullmatch(delay)
-    if found is None:
-        raise OptionError(
-            f"option 'maxTriggerDelay' is '{delay}'; allowed: a number and a unit ({UNITS}), such "
-            f"as {TRIGGER_DELAY}"
-        )
-    return TriggerLimits(most, size, least, int(found[1]) * UNITS_S[found[2]])
+    delay_s = _interval("maxTriggerDelay", options.get("maxtriggerdelay", TRIGGER_DELAY))
+    return TriggerLimits(most, size, least, delay_s)
 
 
 def _body(options: Mapping[str, str]) -> tuple[str, str]:

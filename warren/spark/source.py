@@ -40,6 +40,7 @@ from warren.spark.options import (
     write_options,
 )
 from warren.spark.publishing import check_columns, check_target, publish
+from warren.spark.queue_source import QueueReader
 from warren.spark.stream_reads import Bounds, ReadError, bounds, mean_bytes, offsets_at, read
 
 try:
@@ -87,10 +88,18 @@ class WarrenSource(DataSource):
         return schema_of(ddl_of(body_type(read_options(self.options))))
 
     def reader(self, schema: StructType) -> "Reader":
-        return Reader(read_options(self.options))
-
-    def streamReader(self, schema: StructType) -> "StreamReader":
         options = read_options(self.options)
+        if options.queue:
+            raise OptionError(
+                "option 'queue' is for spark.readStream, which says when messages are done with; "
+                "use readStream with trigger(availableNow=True)"
+            )
+        return Reader(options)
+
+    def streamReader(self, schema: StructType) -> "StreamReader | QueueReader":
+        options = read_options(self.options)
+        if options.queue:
+            return QueueReader(options)
         if options.ending_offset is not None or options.ending_ms is not None:
             name = "endingTimestamp" if options.ending_offset is None else "endingOffset"
             raise OptionError(f"option '{name}' is for spark.read; a streaming query has no end")

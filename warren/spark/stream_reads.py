@@ -139,10 +139,16 @@ def read(
 
     `address`: of the node to ask, if it can be reached from here; empty: that of the options.
     """
-    if begin >= end:
-        return
+    if begin < end:
+        where = f"stream '{options.stream}', offsets {begin} to {end - 1}"
+        yield from drawn(_batches(options, begin, end, address), where)
+
+
+def drawn(
+    batches: AsyncGenerator[pyarrow.RecordBatch, None], where: str
+) -> Iterator[pyarrow.RecordBatch]:
+    """What the generator gives, in a loop of its own. ReadError says `where`."""
     with asyncio.Runner() as runner:
-        batches = _batches(options, begin, end, address)
 
         async def following() -> pyarrow.RecordBatch | None:
             return await anext(batches, None)
@@ -151,27 +157,28 @@ def read(
             while (batch := runner.run(following())) is not None:
                 yield batch
         except (*FAULTS, NotOfStream) as error:
-            where = f"stream '{options.stream}', offsets {begin} to {end - 1}"
             raise ReadError(f"{where}: {error or 'no answer in time'}") from error
         finally:
             runner.run(batches.aclose())
 
 
-async def _connected(options: ReadOptions, address: str) -> Connection:
+async def connected(options: ReadOptions, address: str) -> Connection:
+    """To that node; to that of the options, if it cannot be reached or is not named."""
     if address:
         try:
             at = url_at(options.url, address)
             return await connect(at, timeout_s=min(options.timeout_s, ELSEWHERE_S), follow=None)
         except FAULTS as error:
-            log.warning("stream '%s': %s cannot be reached: %s", options.stream, address, error)
+            name = options.stream or options.queue
+            log.warning("'%s': %s cannot be reached: %s", name, address, error)
     return await connect(options.url, timeout_s=options.timeout_s, follow=None)
 
 
 async def _batches(
     options: ReadOptions, begin: int, end: int, address: str
 ) -> AsyncGenerator[pyarrow.RecordBatch, None]:
-    async with await _connected(options, address) as connection:
-        runs = Runs(connection, _address(options), begin)
+    async with await connected(options, address) as connection:
+        runs = Runs(connection, _terms(options, begin))
         await connection.attach([runs.handle])
         wanted, is_over = begin, False
         while not is_over:
@@ -187,17 +194,20 @@ async def _batches(
             _check_gap(options, wanted, end)
 
 
-class Runs(Quiet):
-    """The messages of a stream from an offset on, as the connection finds them: in runs."""
+def _terms(options: ReadOptions, begin: int) -> Terms:
+    return Terms(
+        name="spark",
+        as_receiver=True,
+        source=Source(address=_address(options), filter=_from(begin)),
+        target=Target(),
+        snd_settle_mode=SENDER_SETTLED,
+    )
 
-    def __init__(self, connection: Connection, address: str, begin: int) -> None:
-        terms = Terms(
-            name="spark",
-            as_receiver=True,
-            source=Source(address=address, filter=_from(begin)),
-            target=Target(),
-            snd_settle_mode=SENDER_SETTLED,
-        )
+
+class Runs(Quiet):
+    """The messages that a link receives, as the connection finds them: in runs."""
+
+    def __init__(self, connection: Connection, terms: Terms) -> None:
         self.handle = LinkHandle(connection, terms, self)
         self._connection = connection
         self._arrived: deque[Transfers] = deque()

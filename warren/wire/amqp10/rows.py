@@ -1,6 +1,7 @@
-"""Messages of a stream taken apart for columns, by runs and without an object for each. Compiled.
+"""Messages of a stream or queue taken apart for columns, by runs and without an object for each.
+Compiled.
 
-    rows = StreamRows()
+    rows = StreamRows()              # StreamRows(False): messages of a queue have no offsets
     taken = rows.add(run, end)       # of the run; those from offset `end` on are left out
     rows.offsets, rows.bodies, rows.properties.places, rows.properties.samples, ...
 
@@ -47,13 +48,15 @@ class Samples:
 
 @final
 class StreamRows:
-    """Invariant: all lists have an entry for each message, in the order of the stream.
+    """Invariant: all lists have an entry for each message, in the order of the stream; `offsets`
+    is empty without `has_offsets`.
 
     `odd` has the whole message, by its place, where the body is not one data section: then the
     entry in `bodies` is empty.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, has_offsets: bool = True) -> None:
+        self.has_offsets = has_offsets
         self.offsets: list[int] = []
         self.bodies: list[bytes] = []
         self.odd: dict[int, bytes] = {}
@@ -65,7 +68,8 @@ class StreamRows:
         self._sections = Sections()
 
     def add(self, run: Transfers, end: i64) -> i64:
-        """Take messages up to the offset `end`, exclusively; return how many. NotOfStream."""
+        """Take messages up to the offset `end`, exclusively; return how many. Without offsets: all
+        messages. NotOfStream."""
         data, offsets = run.data, run.offsets
         place: i64 = 0
         while place < run.count:
@@ -80,18 +84,20 @@ class StreamRows:
         """Add one message; False: its offset is `end` or behind that."""
         sections = self._sections
         if not sections.walk(data, start, stop):
-            raise NotOfStream("a message of the stream cannot be decoded")
+            raise NotOfStream("a message cannot be decoded")
         first, last = sections.message_annotations_at, sections.bare_at
-        at = offset_at(data, first, last)
-        if at < 0:
-            raise NotOfStream("a message has no annotation x-stream-offset")
-        after = value_end(data, at, last)
-        offset = number_at(data, at)
-        if offset >= end:
-            return False
-        self.offsets.append(int(offset))
         sample = data[first:last]
-        self.annotations.add(data[first:at] + data[after:last], sample)
+        identity = sample
+        if self.has_offsets:
+            at = offset_at(data, first, last)
+            if at < 0:
+                raise NotOfStream("a message has no annotation x-stream-offset")
+            offset = number_at(data, at)
+            if offset >= end:
+                return False
+            self.offsets.append(int(offset))
+            identity = data[first:at] + data[value_end(data, at, last) : last]
+        self.annotations.add(identity, sample)
         header = data[sections.header_at : sections.delivery_annotations_at]
         self.header.add(header, header)
         properties = data[sections.bare_at : sections.application_properties_at]

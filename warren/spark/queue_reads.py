@@ -1,0 +1,222 @@
+"""Reads a queue under a lease: numbered batches of messages that the node keeps unacknowledged.
+
+The driver asks a `QueueLease`; tasks read their parts of a batch as Arrow batches. Knows the
+client, not Spark. A lease is at the node that leads the queue, and renewed by all that is asked.
+"""
+
+import logging
+import threading
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final, cast
+from urllib.parse import quote
+
+import pyarrow
+
+from warren.client import Connection, RequestFailed
+from warren.client.links import Terms
+from warren.client.management import Management
+from warren.spark.columns import batch_of
+from warren.spark.leaders import FAULTS, Leaders, Nodes
+from warren.spark.options import ReadOptions
+from warren.spark.stream_reads import (
+    BATCH_BYTES_MAX,
+    ROWS_MAX,
+    ReadError,
+    Runs,
+    connected,
+    drawn,
+)
+from warren.wire.amqp10.link import SENDER_SETTLED
+from warren.wire.amqp10.performatives import Source, Target
+from warren.wire.amqp10.rows import StreamRows
+from warren.wire.amqp10.values import ULong
+
+log = logging.getLogger("warren.spark")
+
+NOT_FOUND: Final = 404
+OUT_OF_ORDER: Final = 409
+FULL: Final = 507
+RENEWALS: Final = 3  # in the time limit of a lease
+
+Ask = Callable[[Management], Awaitable[object]]
+
+
+@dataclass(frozen=True)
+class Held:
+    """A batch that the lease holds."""
+
+    number: int
+    count: int
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What a lease holds, in the order of the numbers, and what waits in the queue."""
+
+    batches: tuple[Held, ...]
+    newest: int  # the highest number that was used
+    ready: int
+
+
+class Settled(ReadError):
+    """The batch was settled, so its messages are gone."""
+
+
+class Full(ReadError):
+    """The lease holds as much as it may."""
+
+
+class QueueLease:
+    """The lease of one query. ReadError: the broker refuses what is asked, or does not answer."""
+
+    def __init__(self, leaders: Leaders) -> None:
+        options = leaders.options
+        self._leaders = leaders
+        self._options = options
+        self._path = f"/leases/{quote(options.queue, safe='')}/{quote(options.lease, safe='')}"
+        self._name = f"queue '{options.queue}', lease '{options.lease}'"
+        self._renewal: Renewal | None = None
+        self._settled = 0  # the highest number that was committed here
+
+    def open(self) -> Standing:
+        """Open the lease, or renew it, and keep it renewed until `close`."""
+        found = self._opened()
+        if self._renewal is None:
+            self._renewal = Renewal(self._options)
+        return found
+
+    def _opened(self) -> Standing:
+        body = {"timeout_ms": ULong(self._options.lease_timeout_ms)}
+        answer = self._asked("PUT", self._path, body)
+        held = [Held(int(each["batch"]), int(each["messages"])) for each in answer["batches"]]
+        return Standing(tuple(held), int(answer["newest_batch"]), int(answer["ready"]))
+
+    def renew(self) -> None:
+        """As `open`, once."""
+        self._opened()
+
+    def fetch(self, number: int, messages_max: int | None, bytes_max: int | None) -> Held:
+        """The batch of that number; a new one has the next messages, perhaps none. Settled,
+        Full."""
+        limits = {"max_messages": messages_max, "max_bytes": bytes_max}
+        body = {name: ULong(each) for name, each in limits.items() if each is not None}
+        answer = self._asked("PUT", f"{self._path}/batches/{number}", body)
+        return Held(number, int(answer["messages"]))
+
+    def commit(self, upto: int) -> None:
+        """Settle the batches up to that number. A lease that is over holds none of them."""
+        if upto <= self._settled:
+            return
+        try:
+            self._asked("POST", f"{self._path}/commit", {"batch": ULong(upto)})
+            self._settled = upto
+        except Gone as error:
+            log.warning("batch %d is not settled, and its messages come again: %s", upto, error)
+
+    def address(self) -> str:
+        """Of the node where the lease is; empty: that of the option `url`."""
+        return self._leaders.addresses([self._options.queue]).get(self._options.queue, "")
+
+    def close(self) -> None:
+        """The query has stopped: a lease without messages ends, others wait for the next start."""
+        if self._renewal is None:
+            return
+        self._renewal.stop()
+        self._renewal = None
+        try:
+            if not self._asked("GET", self._path)["batches"]:
+                self._asked("DELETE", self._path)
+        except ReadError as error:
+            log.info("the lease ends by its time limit: %s", error)
+
+    def _asked(self, method: str, path: str, body: object = None) -> Any:
+        async def work(nodes: Nodes) -> object:
+            _, management = await nodes.at(self._options.queue)
+            try:
+                return await management.request(method, path, body)
+            except RequestFailed as error:  # Asked again it would be refused again.
+                return error
+
+        try:
+            answer = self._leaders.ask(work)
+        except FAULTS as error:
+            raise ReadError(f"{self._name}: {error or 'no answer'}") from error
+        if isinstance(answer, RequestFailed):
+            kind = REFUSALS.get(answer.status, ReadError)
+            raise kind(f"{self._name}: {answer}") from answer
+        return cast(Any, answer)
+
+
+class Gone(ReadError):
+    """There is no such lease."""
+
+
+REFUSALS: Final[dict[int, type[ReadError]]] = {NOT_FOUND: Gone, OUT_OF_ORDER: Settled, FULL: Full}
+
+
+class Renewal:
+    """Renews a lease while a micro-batch takes longer than the time limit of the lease."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="lease renewal", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stopped.wait(self._options.lease_timeout_ms / 1000 / RENEWALS):
+            leaders = Leaders(self._options)
+            try:
+                QueueLease(leaders).renew()
+            except ReadError as error:
+                log.warning("the lease is not renewed: %s", error)
+            finally:
+                leaders.close()
+
+
+def read_batch(
+    options: ReadOptions, number: int, first: int, count: int, address: str
+) -> Iterator[pyarrow.RecordBatch]:
+    """`count` messages of a batch from place `first` on. ReadError."""
+    end = first + count - 1
+    where = f"queue '{options.queue}', lease '{options.lease}', batch {number}, {first} to {end}"
+    return drawn(_batches(options, number, first, count, address), where)
+
+
+async def _batches(
+    options: ReadOptions, number: int, first: int, count: int, address: str
+) -> AsyncGenerator[pyarrow.RecordBatch, None]:
+    async with await connected(options, address) as connection:
+        runs = await _reading(connection, options, number, first, count)
+        while count > 0:
+            rows = StreamRows(False)
+            while count > 0 and len(rows.bodies) < ROWS_MAX and rows.size < BATCH_BYTES_MAX:
+                run = await runs.take(options.timeout_s)
+                count -= int(rows.add(run, 0))
+            yield batch_of(options.queue, rows)
+
+
+async def _reading(
+    connection: Connection, options: ReadOptions, number: int, first: int, count: int
+) -> Runs:
+    terms = Terms(
+        name="spark",
+        as_receiver=True,
+        source=Source(address=f"/queues/{quote(options.queue, safe='')}"),
+        target=Target(),
+        snd_settle_mode=SENDER_SETTLED,
+        properties={
+            "warren:lease": options.lease,
+            "warren:lease-batch": ULong(number),
+            "warren:lease-first": ULong(first),
+            "warren:lease-count": ULong(count),
+        },
+    )
+    runs = Runs(connection, terms)
+    await connection.attach([runs.handle])
+    return runs
