@@ -124,7 +124,6 @@ class Broker:
         self._begin_to_count()
         publisher = InternalPublisher(self)
         self.observers = Observers(self.events, metadata, config, publisher, self.connections)
-        self.leases = Leases(self, config.leases)
         self._join_cluster(parts)
         self.definitions = self._make_definitions(parts.definitions)
         self.steps = HostSteps(
@@ -252,6 +251,7 @@ class Broker:
         self.whereis: WhereIs = wired.whereis
         self.peer_statuses = wired.peer_statuses
         self.operating = wired.operating
+        self.leases = Leases(self, self.config.leases)
         self.leases.serve(wired.operating.status)
         self.events_elsewhere = wired.events
 

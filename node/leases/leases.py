@@ -4,7 +4,7 @@
     leases.find(queue, "spark").commit(7)
 
 A lease is at the node that leads its queue, or has it: there alone its messages can be read again.
-It ends when nobody has used it for its time limit, when another node leads the queue, when the
+It ends when no client has used it for its time limit, when another node leads the queue, when the
 queue is gone, or when a client releases it. Limits: `leases.count_max` of a node; see `Lease`.
 """
 

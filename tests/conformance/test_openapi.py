@@ -1,5 +1,6 @@
 """The OpenAPI document against a real node: what it answers is what the document says."""
 
+import asyncio
 import json
 import re
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ import rabbitmq_amqp_python_client as rabbitmq
 from tests.conformance.broker import Broker
 from tests.conformance.http_api import HttpApi
 from tests.conformance.openapi_judge import Judge
+from warren.client import connect
 from warren.testing import Node
 
 VHOST = "open/api"
@@ -33,6 +35,7 @@ NAMES = {
     "protocol": "amqp",
     "pattern": "^q",
     "limit": "max-queues",
+    "lease": "lease",
     "within": "1",
     "unit": "days",
 }
@@ -60,6 +63,12 @@ def node(broker: Broker) -> Node:
 @pytest.fixture(scope="module")
 def api(node: Node) -> HttpApi:
     return HttpApi(node.management_url)
+
+
+async def open_lease(node: Node) -> None:
+    url = f"amqp://guest:guest@{node.host}:{node.port}/{quote(VHOST, safe='')}"
+    async with await connect(url, follow=None) as connection:
+        await (await connection.management()).request("PUT", "/leases/quorum/lease")
 
 
 @pytest.fixture(scope="module")
@@ -94,6 +103,7 @@ def filled(node: Node, api: HttpApi) -> Iterator[HttpApi]:
     channel.queue_declare("mine", exclusive=True, arguments={"x-queue-type": "classic"})
     modern = rabbitmq.Environment(f"amqp://guest:guest@{node.host}:{node.port}/").connection()
     modern.dial()
+    asyncio.run(open_lease(node))
     yield api
     modern.close()
     connection.close()

@@ -1,5 +1,6 @@
 """Queues as a source, under a lease: real nodes and a real Spark session."""
 
+import json
 import os
 import shutil
 import signal
@@ -20,11 +21,12 @@ if shutil.which("java") is None:
 from tests.spark.test_leaders import api
 from tests.spark.test_spark import declare, publish, run_with, taken, until
 from tests.waiting import eventually
-from warren.spark.options import OptionError, read_options
+from warren.spark.leaders import Leaders
+from warren.spark.options import OptionError, ReadOptions, read_options
 from warren.spark.queue_reads import QueueLease, Settled
 from warren.spark.queue_source import QueueReader
 from warren.spark.stream_reads import ReadError
-from warren.testing import Broker, ClusterOfNodes, Node
+from warren.testing import Broker, Faults, Node
 
 datasource = pytest.importorskip("pyspark.sql.streaming.datasource")
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -33,9 +35,13 @@ KINDS: Final = ("classic", "quorum")
 LIMIT: Final = datasource.ReadMaxRows(1)
 
 
-def reader(url: str, **options: object) -> QueueReader:
+def options_of(url: str, **options: object) -> ReadOptions:
     texts = {name: str(value) for name, value in options.items()}
-    return QueueReader(read_options({"url": url, "queue": "orders", "lease": "spark", **texts}))
+    return read_options({"url": url, "queue": "orders", "lease": "spark", **texts})
+
+
+def reader(url: str, **options: object) -> QueueReader:
+    return QueueReader(options_of(url, **options))
 
 
 def rows(one: QueueReader, start: dict[str, int], end: dict[str, int]) -> list[int]:
@@ -188,6 +194,27 @@ def test_a_lost_lease_gives_a_batch_again(url: str, warren_node: Node) -> None:
     two.stop()
 
 
+def test_a_cut_link_costs_nothing(faults: Faults) -> None:
+    url = faults.url
+    declare(url, "orders", "quorum")
+    publish(url, "orders", 0, 2000)
+    one = reader(url, numPartitions=2, timeout=5)
+    begin = {"batch": 0}
+    end = one.latestOffset(begin, LIMIT)
+    parts = one.partitions(begin, end)
+    faults.toxic("limit_data", bytes=30_000)  # The link ends in the middle of a task.
+    with pytest.raises(ReadError, match=f"batch {end['batch']}, 0 to 999: "):
+        list(one.read(parts[0]))
+    with pytest.raises(ReadError, match="queue 'orders', lease 'spark': "):
+        faults.cut()
+        one.latestOffset(end, LIMIT)
+    faults.heal()
+    assert rows(one, begin, end) == list(range(2000))
+    assert one.latestOffset(end, LIMIT) == end
+    one.stop()
+    eventually(lambda: count(url) == 0)
+
+
 # With Spark
 
 DRIVER: Final = """
@@ -274,28 +301,36 @@ def lake(spark: Any, folder: Path) -> Counter[int]:
     return Counter(each.n for each in spark.read.parquet(str(folder / "lake")).collect())
 
 
+def copy(spark: Any, url: str, folder: Path, most: int = 300) -> list[int]:
+    """Read all that there is into Parquet; rows of each micro-batch."""
+    rows = spark.readStream.format("warren").options(
+        url=url, queue="orders", lease="spark", numPartitions=2, maxMessagesPerTrigger=most
+    )
+    query = (
+        rows.load()
+        .selectExpr("cast(cast(body as string) as bigint) as n")
+        .writeStream.format("parquet")
+        .option("path", str(folder / "lake"))
+        .option("checkpointLocation", str(folder / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination(100)
+    assert query.exception() is None, query.exception()
+    return [each["numInputRows"] for each in query.recentProgress if each["numInputRows"]]
+
+
+def last_line(text: str) -> str:
+    return text.strip().splitlines()[-1]
+
+
 def test_a_query_reads_all_and_settles_it(
     spark: Any, url: str, tmp_path: Path, warren_broker: Broker
 ) -> None:
     declare(url, "orders", "quorum")
     for first in (0, 700):
         publish(url, "orders", first, 700)
-        rows = spark.readStream.format("warren").options(
-            url=url, queue="orders", lease="spark", numPartitions=2, maxMessagesPerTrigger=300
-        )
-        query = (
-            rows.load()
-            .selectExpr("cast(cast(body as string) as bigint) as n")
-            .writeStream.format("parquet")
-            .option("path", str(tmp_path / "lake"))
-            .option("checkpointLocation", str(tmp_path / "checkpoint"))
-            .trigger(availableNow=True)
-            .start()
-        )
-        query.awaitTermination(100)
-        assert query.exception() is None, query.exception()
-        found = [each["numInputRows"] for each in query.recentProgress if each["numInputRows"]]
-        assert found == [300, 300, 100]
+        assert copy(spark, url, tmp_path) == [300, 300, 100]
     assert lake(spark, tmp_path) == Counter(range(1400))
     vhost = url.rpartition("/")[2]
     leases = api(warren_broker, "GET", f"/api/leases/{vhost}")
@@ -312,59 +347,14 @@ def test_a_killed_driver_gets_the_same_batch_again(spark: Any, url: str, tmp_pat
     driver.kill()
     before = planned.read_text()
     assert not (tmp_path / "checkpoint" / "commits" / "1").exists(), "in the middle of a batch"
-    held = QueueLease(reader(url)._leaders)._opened().batches
-    Driver(url, tmp_path, trigger="now").finish()
-    assert planned.read_text() == before and f'"batch": {held[-1].number}' in before
+    held = QueueLease(Leaders(options_of(url))).open().batches
+    copy(spark, url, tmp_path, 5000)
+    assert planned.read_text() == before and json.loads(last_line(before)) == {
+        "batch": held[-1].number
+    }
     assert lake(spark, tmp_path) == Counter(range(3000)), "nothing is lost or doubled"
     assert taken_from(url) == []
 
 
 def taken_from(url: str) -> list[object]:
     return [each.body for each in taken(url, "orders", 1)] if count(url) else []
-
-
-def test_a_killed_executor_costs_nothing(spark: Any, url: str, tmp_path: Path) -> None:
-    """`local-cluster` has executors of their own; Spark repeats their tasks."""
-    declare(url, "orders", "classic")
-    publish(url, "orders", 0, 2000)
-    driver = Driver(url, tmp_path, 1000, "now", 3.0, "local-cluster[2,1,1024]")
-    driver.until((tmp_path / "checkpoint" / "offsets" / "0").exists)
-    executor = eventually(lambda: executors(driver.process.pid))[0]
-    os.kill(executor, signal.SIGKILL)
-    driver.finish()
-    assert lake(spark, tmp_path) == Counter(range(2000))
-
-
-def executors(driver: int) -> list[int]:
-    """Processes of the driver's session that are executors."""
-    found = []
-    for each in Path("/proc").iterdir():
-        if each.name.isdigit():
-            try:
-                line = (each / "cmdline").read_bytes()
-                session = os.getsid(int(each.name))
-            except OSError:  # It has ended.
-                continue
-            if session == driver and b"CoarseGrainedExecutorBackend" in line:
-                found.append(int(each.name))
-    return found
-
-
-def test_a_killed_node_loses_nothing(
-    spark: Any, tmp_path: Path, cluster: Callable[..., ClusterOfNodes]
-) -> None:
-    """The leader of a quorum queue, with the lease, in the middle of a query."""
-    nodes = cluster(3)
-    declare(nodes.urls[0], "orders", "quorum")
-    publish(nodes.urls[0], "orders", 0, 3000)
-    driver = Driver(nodes.urls[1], tmp_path, slow_s=0.5)
-    driver.until((tmp_path / "checkpoint" / "commits" / "1").exists)
-    nodes.node(1).kill9()
-    driver.process.wait(120)
-    assert driver.process.returncode != 0, "a query fails with its node"
-    nodes.node(1).start()
-    deadline = time.monotonic() + 120
-    while set(lake(spark, tmp_path)) != set(range(3000)):
-        assert time.monotonic() < deadline, len(lake(spark, tmp_path))
-        Driver(nodes.urls[1], tmp_path, 5000, "now").finish()
-    assert sum(lake(spark, tmp_path).values()) < 4500, "only what was not settled comes again"

@@ -70,7 +70,7 @@ class ReadOptions:
     null_bad_bodies: bool  # False: a body that does not fit fails the query
     queue: str = ""  # "": it is a stream
     lease: str = ""  # the name under which the queue keeps what was read
-    lease_timeout_ms: int = 0  # for which it does so if nobody comes
+    lease_timeout_ms: int = 0  # for which it does so without a reader
 
 
 @dataclass(frozen=True)

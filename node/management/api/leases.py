@@ -14,7 +14,7 @@ from node.management.api.messages import queue_to_take
 from node.management.changes import acting, existing_vhost
 from node.management.replies import ApiError, json_reply
 
-ONE: Final = "/api/leases/{vhost}/{queue}/{name}"
+ONE: Final = "/api/leases/{vhost}/{queue}/{lease}"
 
 
 class LeaseLists:
@@ -38,7 +38,7 @@ class LeaseLists:
 
     async def one(self, request: web.Request) -> web.Response:
         for row in await self._found(request):
-            if row["name"] == request.match_info["name"]:
+            if row["name"] == request.match_info["lease"]:
                 return json_reply(row)
         raise ApiError.not_found()
 
@@ -55,6 +55,6 @@ class LeaseLists:
 
     async def release(self, request: web.Request) -> web.Response:
         queue = queue_to_take(self._context, request, acting(self._context, request))
-        if not await self._leases.release_anywhere(queue, request.match_info["name"]):
+        if not await self._leases.release_anywhere(queue, request.match_info["lease"]):
             raise ApiError.not_found()
         return web.Response(status=204)

@@ -22,7 +22,7 @@ LEASE: Final = record(
 )
 ALL: Final = "/api/leases"
 OF_QUEUE: Final = f"{ALL}/{{vhost}}/{{queue}}"
-ONE: Final = f"{OF_QUEUE}/{{name}}"
+ONE: Final = f"{OF_QUEUE}/{{lease}}"
 
 OPERATIONS: Final = (
     reads(ALL, "Leases of queues: who holds which messages, until when.", listed(LEASE)),
