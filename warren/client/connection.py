@@ -209,7 +209,7 @@ class Connection:
         self._groups.append(group)
         line = self._line
         try:
-            if line is not None and self.is_open:
+            if line is not None and self.is_open and line.core.is_running:
                 line.socket.mark()
                 attach_together(line.core, group)
             for handle in group:

@@ -7,6 +7,7 @@ client, not Spark. A lease is at the node that leads the queue, and renewed by a
 import logging
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Final, cast
 from urllib.parse import quote
@@ -170,13 +171,17 @@ class Renewal:
 
     def _run(self) -> None:
         while not self._stopped.wait(self._options.lease_timeout_ms / 1000 / RENEWALS):
-            leaders = Leaders(self._options)
+            try:
+                self._renew()
+            except Exception:
+                log.exception("the renewal of a lease failed and is tried again")
+
+    def _renew(self) -> None:
+        with closing(Leaders(self._options)) as leaders:
             try:
                 QueueLease(leaders).renew()
             except ReadError as error:
                 log.warning("the lease is not renewed: %s", error)
-            finally:
-                leaders.close()
 
 
 def read_batch(

@@ -414,6 +414,19 @@ def test_closing_while_dialling_again_takes_no_time() -> None:
     asyncio.run(test())
 
 
+@pytest.mark.parametrize("waited", range(6))
+def test_a_connection_that_the_broker_closes_takes_no_links(waited: int) -> None:
+    async def test(server: Server, connection: Connection) -> None:
+        peer = server.peers[-1]
+        peer.core.close()
+        peer.flush()
+        await turns(waited)
+        with pytest.raises(ClientError):
+            await connection.management()
+
+    play(test, reconnect=False)
+
+
 def test_a_closed_link_gives_its_session_back() -> None:
     async def test(server: Server, connection: Connection) -> None:
         for _ in range(5):

@@ -131,6 +131,11 @@ class Connection:
     def state_name(self) -> str:
         return STATE_NAMES[self.state]
 
+    @property
+    def is_running(self) -> bool:
+        """Whether sessions may begin: it is open, and neither end has closed it."""
+        return self.state == RUNNING
+
     # --- What the host asks for -------------------------------------------------------------
 
     def login(
