@@ -11,7 +11,7 @@ from typing import Final, final
 
 from mypy_extensions import i32, i64
 
-from queues.conversion.to_amqp10 import to_amqp10
+from queues.conversion.to_amqp10 import structured_headers, to_amqp10
 from queues.message import FORMAT_10, Chunk
 from queues.queue_host import View
 from warren.wire.amqp091.deliver import build, extract
@@ -25,6 +25,7 @@ from warren.wire.buffer import BytesWriter, write_i32_be, write_i32_le, write_i6
 from warren.wire.errors import ProtocolError
 
 KNOWN_MAX: Final = 64
+TRACE: Final = "amq.rabbitmq.trace"  # the exchange of the firehose
 CONVERTED_BYTES: Final = 256 * 1024  # at once: about what a link may write in a turn
 SMALL_BODY_MAX: Final = 255
 AMQP10_TYPE: Final = b"amqp-1.0"
@@ -100,13 +101,16 @@ def sections_before(exchange: str, routing_key: bytes, properties: bytes) -> byt
 
 def converted(data: bytes, start: int, end: int, exchange: str, routing_key: bytes) -> bytes:
     """The sections of a message in stored form 1. Unreadable headers are left out."""
+    more: dict[object, object] = {}
     try:
         message = to_amqp10(data, start, end)
+        if exchange == TRACE:  # Copies say in tables and arrays what they are copies of.
+            more = structured_headers(data, start, end)
     except ProtocolError:
         _, _, _, body = extract(data, start, end)
         bare = build(exchange, routing_key, b"\x00\x00", body)
         message = to_amqp10(bare, 0, len(bare))
-    annotations = dict(message.annotations)
+    annotations = {**message.annotations, **more}
     annotations[Symbol("x-exchange")] = exchange
     annotations[Symbol("x-routing-key")] = routing_key.decode("utf-8", "replace")
     writer = BytesWriter()

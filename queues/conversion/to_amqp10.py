@@ -103,6 +103,20 @@ def _headers(basic: BasicProperties) -> tuple[dict[object, object], dict[object,
     return annotations, application
 
 
+def structured_headers(data: bytes, start: int, end: int) -> dict[object, object]:
+    """Tables and arrays among the headers of a message in stored form 1, as annotations: of
+    `routed_queues`, `x-routed-queues`. ProtocolError 501: malformed headers."""
+    _, _, encoded, _ = extract(data, start, end)
+    found: dict[object, object] = {}
+    for name, value in (decode_properties(encoded).headers or {}).items():
+        if not isinstance(value, (dict, list)) or name.startswith("x-") or not name.isascii():
+            continue
+        converted = to_10(value)
+        if converted is not DROPPED and name not in ("CC", "BCC"):
+            found[Symbol("x-" + name.replace("_", "-"))] = converted
+    return found
+
+
 def _holds_sections(body: bytes) -> bool:
     """Whether the body is a row of body sections of AMQP 1.0."""
     sections = Sections()

@@ -4,6 +4,7 @@ What is made of a section (a text, a map) is made once for all messages with the
 then spread over the rows by Arrow.
 """
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import Final, TypeVar
@@ -207,7 +208,29 @@ def _texts(values: Sequence[object]) -> pyarrow.Array:
 
 
 def _text(value: object) -> str | None:
-    return value if value is None or type(value) is str else str(value)
+    """Maps and lists as JSON."""
+    if value is None or type(value) is str:
+        return value
+    if isinstance(value, (dict, list, Array, Pairs)):
+        return json.dumps(_plain(value), ensure_ascii=False)
+    return str(value)
+
+
+def _plain(value: object) -> object:
+    """For JSON: keys are texts; what JSON has no form for is its text."""
+    if isinstance(value, dict):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, Pairs):
+        return {str(key): _plain(each) for key, each in value}
+    if isinstance(value, (list, Array)):
+        return [_plain(each) for each in (value if isinstance(value, list) else value.items)]
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, int):
+        return int(value)
+    return value if type(value) is float else str(value)
 
 
 HEADER: Final[Mapping[str, Column[Header]]] = {

@@ -19,6 +19,7 @@ from warren.spark.jobs.histories import judge_report, latency_report
 from warren.spark.jobs.loads import SHARE_PERCENT, hot_queues, placement, tenants
 from warren.spark.jobs.messages import JobFailed, dead_letters, lake, replay
 from warren.spark.jobs.metrics import sample
+from warren.spark.jobs.reconciling import reconcile
 from warren.spark.jobs.report import Report
 from warren.testing.history import BadHistory
 
@@ -67,6 +68,8 @@ def parser() -> argparse.ArgumentParser:
     _replay(jobs)
     each = _job(jobs, "dead-letters", "dead letters by queue, reason and ladder", _dead_letters)
     each.add_argument("folder", help="of the job lake")
+    each = _job(jobs, "reconcile", "copies of the firehose: what was not delivered", _reconcile)
+    each.add_argument("folder", help="of the job lake, with a stream bound to amq.rabbitmq.trace")
     each = _job(jobs, "judge", "histories: what was lost, doubled or out of order", _judge)
     each.add_argument("histories", help="file, folder or pattern")
     each.add_argument("--unordered", action="store_true", help="no order was promised")
@@ -154,6 +157,10 @@ def _run_replay(spark: SparkSession, options: argparse.Namespace) -> Report:
 
 def _dead_letters(spark: SparkSession, options: argparse.Namespace) -> Report:
     return dead_letters(spark, options.folder)
+
+
+def _reconcile(spark: SparkSession, options: argparse.Namespace) -> Report:
+    return reconcile(spark, options.folder)
 
 
 def _judge(spark: SparkSession, options: argparse.Namespace) -> Report:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from queues.conversion.to_amqp091 import to_amqp091
-from queues.conversion.to_amqp10 import to_amqp10
+from queues.conversion.to_amqp10 import structured_headers, to_amqp10
 from queues.conversion.values import DROPPED, to_091, to_10
 from warren.wire.amqp091 import values as v091
 from warren.wire.amqp091.deliver import build, extract
@@ -66,6 +66,24 @@ def test_a_bare_body_becomes_a_transient_message_without_properties() -> None:
     basic, body = basic_of(data(b"hello"))
     assert body == b"hello"
     assert basic == BasicProperties(delivery_mode=1)
+
+
+def test_tables_and_arrays_among_headers_become_annotations() -> None:
+    headers: dict[str, object] = {
+        "routed_queues": ["a", "b"],
+        "properties": {"message_id": "m", "headers": {"x-death": [{"count": 1}]}},
+        "node": "n1",
+        "x-death": [{"count": 2}],
+        "CC": ["k"],
+        "nöt": [1],
+    }
+    stored = build("x", b"key", BasicProperties(headers=headers).encode(), b"body")
+    assert structured_headers(stored, 0, len(stored)) == {
+        "x-routed-queues": ["a", "b"],
+        "x-properties": {"message_id": "m", "headers": {"x-death": [{"count": 1}]}},
+    }
+    plain = build("x", b"key", BasicProperties().encode(), b"body")
+    assert structured_headers(plain, 0, len(plain)) == {}
 
 
 def test_header_and_properties_find_their_places() -> None:
