@@ -98,3 +98,30 @@ def test_values_that_are_made_once_are_those_of_each_message(
 def test_symbols_are_texts() -> None:
     [row] = rows_of(0, [Message(b"", annotations={"x-s": Symbol("s")})])
     assert row["annotations"] == {"x-s": "s"}
+
+
+def test_maps_and_lists_are_json() -> None:
+    annotations: dict[str, object] = {
+        "x-properties": {"message_id": "m", "headers": {"a": [1, None, True]}, "raw": b"\xc3\xbc"},
+        "x-routed-queues": ["a", "ü"],
+        "x-flag": True,
+    }
+    (row,) = rows_of(0, [Message(b"", annotations=annotations)])
+    assert row["annotations"] == {
+        "x-properties": '{"message_id": "m", "headers": {"a": [1, null, true]}, "raw": "ü"}',
+        "x-routed-queues": '["a", "ü"]',
+        "x-flag": "True",
+    }
+
+
+def test_messages_of_a_queue_have_no_offsets() -> None:
+    rows = StreamRows(False)
+    plain = [Message(b"a", message_id="m"), Message(b"b", annotations={"x-exchange": "e"})]
+    run = run_of([each.encode() for each in plain])
+    assert rows.add(run, 0) == 2
+    found = batch_of("orders", rows)
+    found.validate(full=True)
+    assert found.column("offset").null_count == 2
+    assert found.column("body").to_pylist() == [b"a", b"b"]
+    assert found.column("exchange").to_pylist() == [None, "e"]
+    assert found.column("message_id").to_pylist() == ["m", None]
