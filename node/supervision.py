@@ -12,10 +12,11 @@ for a minute starts the row again. Cancelling the task ends it; a task that retu
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 
-from node.timers import CallLater, Handle
+from node.timers import CallLater, Handle, until_next
 
 log = logging.getLogger("warren.node")
 
@@ -47,26 +48,51 @@ async def supervised(
 
 
 class Repeating:
-    """Calls `work` every `seconds`, for the first time after that, until `stop`."""
+    """Calls `work` every `seconds`, at multiples of that (`until_next`), until `stop`."""
 
     def __init__(
-        self, name: str, seconds: float, work: Callable[[], None], call_later: CallLater
+        self,
+        name: str,
+        seconds: float,
+        work: Callable[[], None],
+        call_later: CallLater,
+        clock_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._name = name
         self._seconds = seconds
         self._work = work
         self._call_later = call_later
-        self._handle: Handle | None = call_later(seconds, self._run)
+        self._clock_s = clock_s
+        self._is_stopped = False
+        self._is_working = False
+        self._handle: Handle | None = None
+        self._plan()
+
+    def _plan(self) -> None:
+        self._handle = self._call_later(until_next(self._seconds, self._clock_s()), self._run)
 
     def _run(self) -> None:
-        self._handle = self._call_later(self._seconds, self._run)
+        self._handle = None
+        self._is_working = True
         try:
             self._work()
         except Exception:
             log.exception("the timer '%s' failed and is called again", self._name)
+        self._is_working = False
+        if not self._is_stopped:
+            self._plan()
+
+    def every(self, seconds: float) -> None:
+        """Call in another interval from now on."""
+        is_sooner = seconds < self._seconds
+        self._seconds = seconds
+        if is_sooner and self._handle is not None and not self._is_working:
+            self._handle.cancel()
+            self._plan()
 
     def stop(self) -> None:
         """Make no further call."""
+        self._is_stopped = True
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None

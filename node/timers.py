@@ -10,6 +10,7 @@ from heapq import heapify, heappop, heappush
 from typing import Final, Protocol
 
 WAKES_MAX: Final = 512
+EARLY_PART: Final = 4  # a timer may fire early by this part of its interval, at most
 SWEEP_MIN: Final = 1024
 
 
@@ -28,6 +29,16 @@ class Handle(Protocol):
 
 
 CallLater = Callable[[float, Callable[[], None]], Handle]  # seconds, as the loop has it
+
+
+def until_next(seconds: float, now_s: float) -> float:
+    """Seconds from `now_s` to the next multiple of the interval, by a monotonic clock.
+
+    All that is done in intervals is done at such times, so that an idle process wakes once for what
+    is due together.
+    """
+    rest = seconds - now_s % seconds
+    return rest if rest * EARLY_PART > seconds else rest + seconds
 
 
 class Timers:

@@ -86,6 +86,7 @@ class Marks:
     def __init__(self, begin_turn: Callable[[], None]) -> None:
         self._begin_turn = begin_turn
         self._asked = False
+        self.on_awake: Callable[[], None] | None = None  # the first one is awake
         self.dirty: list[Group] = []
         self.awake: dict[int, Group] = {}
 
@@ -97,6 +98,8 @@ class Marks:
         if not group.is_awake:
             group.is_awake = True
             self.awake[group.uid] = group
+            if len(self.awake) == 1 and self.on_awake is not None:
+                self.on_awake()
         self.ask()
 
     def ask(self) -> None:

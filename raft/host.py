@@ -208,6 +208,15 @@ class RaftHost:
         """Groups that get no ticks."""
         return len(self._groups) - len(self._marks.awake)
 
+    @property
+    def needs_ticks(self) -> bool:
+        """Whether time means something to a group; else ticks may come seldom."""
+        return len(self._marks.awake) > 0 or len(self._retries) > 0
+
+    def when_awake(self, call: Callable[[], None]) -> None:
+        """Call whenever a group needs ticks and none did before."""
+        self._marks.on_awake = call
+
     def held_counts(self) -> dict[int, int]:
         """By peer whose link is full: groups that have something for it, and wait."""
         return {member: len(groups) for member, groups in self._held.items()}
@@ -276,7 +285,7 @@ class RaftHost:
         """TICK_MS have passed, more or less; `now_ms` is monotonic time."""
         for member in self.detector.tick(now_ms):
             self._trust_changed(member, True)
-        if len(self._marks.awake) > 0 or len(self._retries) > 0:
+        if self.needs_ticks:
             self._ticks_due += 1
             self._marks.ask()
 

@@ -69,7 +69,9 @@ if TYPE_CHECKING:
 log = logging.getLogger("warren.cluster")
 
 NO_ADDRESS: Final = Address("", 0)  # of a node that other nodes cannot reach
-DEFINITIONS_TICKS: Final = 5  # of the timer, between two of the definitions
+TICK_S: Final = TICK_MS / 1000
+IDLE_TICK_S: Final = 0.1  # where no log group needs ticks; the failure detector does
+DEFINITIONS_TICK_MS: Final = 100
 SAVE_PAUSE_S: Final = 1.0  # before a write that failed is tried again
 
 
@@ -113,7 +115,7 @@ class Cluster:
         self._begin_turn: Callable[[], None]
         self._loop = asyncio.get_running_loop()
         self._ticking: Repeating | None = None
-        self._ticks = 0
+        self._definitions_due_ms = 0  # their next tick
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_saving = False
         held = self._file.read(config.node.name, self.incarnation)
@@ -213,8 +215,8 @@ class Cluster:
             self._add_peer(peer)
         self.links.given_below(self.held.given_below)
         self._tick()
-        seconds = TICK_MS / 1000
-        self._ticking = Repeating("log groups", seconds, self._tick, self._loop.call_later)
+        self._ticking = Repeating("log groups", TICK_S, self._tick, self._loop.call_later)
+        self.raft.when_awake(self._hasten_ticks)
         self._hasten()
         self._start(watch(self.links, self, self._stands_wrong))
         self._start(self._introduce())
@@ -400,10 +402,16 @@ class Cluster:
     def _tick(self) -> None:
         now_ms = int(time.monotonic() * 1000)
         self.raft.tick(now_ms)
-        self._ticks += 1
-        if self._ticks % DEFINITIONS_TICKS == 0 and self.definitions is not None:
+        if now_ms >= self._definitions_due_ms and self.definitions is not None:
+            self._definitions_due_ms = now_ms - now_ms % DEFINITIONS_TICK_MS + DEFINITIONS_TICK_MS
             self._begin_turn()
             self.definitions.tick(now_ms)
+        if self._ticking is not None:
+            self._ticking.every(TICK_S if self.raft.needs_ticks else IDLE_TICK_S)
+
+    def _hasten_ticks(self) -> None:
+        if self._ticking is not None:
+            self._ticking.every(TICK_S)
 
     def _start(self, work: Coroutine[object, object, None]) -> None:
         task = self._loop.create_task(work)

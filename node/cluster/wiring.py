@@ -36,7 +36,7 @@ from node.cluster.queues.healing import Healing
 from node.cluster.queues.leader_table import Leaders
 from node.cluster.queues.log_groups import RaftGroups
 from node.cluster.queues.mirror_losses import MirrorLosses
-from node.cluster.queues.mirror_proposals import TICK_MS as MIRRORS_TICK_MS
+from node.cluster.queues.mirror_proposals import TICK_S as MIRRORS_TICK_S
 from node.cluster.queues.mirror_proposals import MirrorProposals
 from node.cluster.queues.places import ClusterPlaces
 from node.cluster.queues.queues_channel import TICK_MS, QueuesChannel
@@ -413,7 +413,7 @@ class ClusterParts:
             "queues of the cluster", seconds, self._tick_queues, self._call_later
         )
         self._mirrors_ticks = Repeating(
-            "mirrored queues", MIRRORS_TICK_MS / 1000, self._tick_mirrors, self._call_later
+            "mirrored queues", MIRRORS_TICK_S, self._tick_mirrors, self._call_later
         )
 
     # While it runs
@@ -427,6 +427,8 @@ class ClusterParts:
 
     def _tick_mirrors(self) -> None:
         self._mirrors.tick(monotonic_ms())
+        if self._mirrors_ticks is not None:
+            self._mirrors_ticks.every(self._mirrors.tick_s)
 
     def tick(self) -> None:
         """About once a second."""

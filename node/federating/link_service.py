@@ -9,6 +9,7 @@ link has a task, which is restarted by `supervised` if it fails by a fault of ou
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -28,6 +29,7 @@ from node.federating.stored_uris import opened
 from node.federating.uri_key import secret_box
 from node.federating.wanted_links import SHOVEL, wanted_links, wanted_shovels
 from node.supervision import supervised
+from node.timers import until_next
 from queues.definitions.broker_objects import Parameter
 from queues.definitions.metadata_commands import DeleteParameter
 
@@ -98,7 +100,7 @@ class LinkService:
                 ]
                 if queues:
                     await self._local.refresh(queues)
-                await asyncio.sleep(LOOK_S)
+                await asyncio.sleep(until_next(LOOK_S, time.monotonic()))
         finally:
             self._owner.stop()
             for key in list(self._running):

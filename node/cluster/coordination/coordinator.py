@@ -24,6 +24,7 @@ from node.cluster.coordination.coordination_codec import (
 )
 from node.cluster.coordination.coordination_interface import Holding, Load, OnHeld
 from node.cluster.coordination.registry import Beat, Claim, Release
+from node.timers import until_next
 from warren.wire.peer.codes import PeerFault
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ class Coordinator:
     def start(self) -> None:
         """Begin to tick."""
         if not self._is_over:
-            self._call_later(TICK_S, self.start)
+            self._call_later(until_next(TICK_S, self._now_s()), self.start)
             self.tick()
 
     def stop(self) -> None:

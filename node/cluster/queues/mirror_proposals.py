@@ -52,7 +52,8 @@ log = logging.getLogger("warren.mirroring")
 SYNCHRONISE: Final = "synchronise mirrors"  # a question: [uid, whether it is wanted]
 LOST_MS: Final = 500
 CLOSED_MS: Final = 100
-TICK_MS: Final = 20  # between two calls of `tick`
+TICK_S: Final = 0.02  # between two calls of `tick`
+IDLE_TICK_S: Final = 0.1  # where no queue is mirrored
 QUEUES_A_TICK: Final = 20
 ROUND_MS: Final = 100  # between two looks at the same queue, at least
 
@@ -129,6 +130,7 @@ class MirrorProposals:
         self._were_running: set[int] = set()  # nodes that were trusted at some time
         self._led_definitions = False
         self._lost: frozenset[int] = frozenset()
+        self._has_mirrored = False  # some queue is mirrored, as far as the last round knows
         self._waiting: list[int] = []  # uids that this round has still to look at
         self._urgent: dict[int, None] = {}  # uids to look at next
         self._open: set[int] = set()  # uids whose proposal is not answered yet
@@ -201,6 +203,11 @@ class MirrorProposals:
 
     # Time
 
+    @property
+    def tick_s(self) -> float:
+        """Seconds until the next tick."""
+        return TICK_S if self._has_mirrored or self._urgent or self._open else IDLE_TICK_S
+
     def look_at(self, uid: int) -> None:
         """Something that concerns the queue has changed."""
         self._urgent[uid] = None
@@ -227,6 +234,7 @@ class MirrorProposals:
 
     def _begin_round(self) -> None:
         self._waiting = [int(each.uid) for each in self._snapshot.queues()]
+        self._has_mirrored = any(True for _ in self._mirrored())
         known = set(self._waiting)
         for uid in (*self.lags.uids(), *self.losses.known):
             if uid not in known:

@@ -85,7 +85,7 @@ def test_a_timer_that_fails_is_logged_and_called_again(caplog: pytest.LogCapture
         if runs == 1:
             raise ValueError("broken")
 
-    repeating = Repeating("beats", 0.5, work, timer.call_later)
+    repeating = Repeating("beats", 0.5, work, timer.call_later, lambda: 7.0)
     assert runs == 0
     for _ in range(3):
         timer.fire()
@@ -93,6 +93,37 @@ def test_a_timer_that_fails_is_logged_and_called_again(caplog: pytest.LogCapture
     assert [seconds for seconds, _ in timer.waiting] == [0.5]
     assert caplog.text.count("the timer 'beats' failed and is called again") == 1
     repeating.stop()
+    assert timer.waiting == []
+
+
+def test_timers_fall_together_whenever_they_began() -> None:
+    timer = FakeTimer()
+    now_s = 10.07
+    Repeating("often", 0.1, lambda: None, timer.call_later, lambda: now_s)
+    Repeating("seldom", 0.5, lambda: None, timer.call_later, lambda: now_s)
+    assert [round(now_s + seconds, 6) for seconds, _ in timer.waiting] == [10.1, 10.5]
+    now_s = 10.0999  # The loop's timers are early by less than a millisecond.
+    timer.fire()
+    assert [round(now_s + seconds, 6) for seconds, _ in timer.waiting] == [10.2, 10.5]
+
+
+def test_an_interval_that_becomes_shorter_holds_at_once_and_a_longer_one_from_the_next_call() -> (
+    None
+):
+    timer = FakeTimer()
+    repeating = Repeating("ticks", 0.1, lambda: None, timer.call_later, lambda: 7.0)
+    repeating.every(0.02)
+    assert [round(seconds, 6) for seconds, _ in timer.waiting] == [0.02]
+    repeating.every(0.1)
+    assert [round(seconds, 6) for seconds, _ in timer.waiting] == [0.02]
+    timer.fire()
+    assert [round(seconds, 6) for seconds, _ in timer.waiting] == [0.1]
+
+
+def test_a_timer_that_stops_itself_is_not_called_again() -> None:
+    timer = FakeTimer()
+    repeating = Repeating("once", 0.1, lambda: repeating.stop(), timer.call_later, lambda: 7.0)
+    timer.fire()
     assert timer.waiting == []
 
 
