@@ -41,6 +41,7 @@ from queues.remote.items import (
     BODIES,
     COMMAND,
     CONFIRMS,
+    CONFIRMS_HELD,
     COUNTED,
     DELIVERS,
     DETACHED,
@@ -57,6 +58,7 @@ from queues.remote.items import (
     PUBLISH,
     PURGED,
     REFUSED,
+    RELEASED,
     RESEND,
     RESUME,
     RESUMED,
@@ -121,6 +123,7 @@ class SessionStub:
         self._stubs = stubs
         self._credit = CreditActor("remote session", VISITOR_CREDIT, self.grant)
         self._to_grant: i64 = 0  # publishes handed to the host, and not granted again
+        self._is_holding = False  # publishes of a quorum queue were confirmed, without credit
         self._promised: deque[Promised] = deque()
         self._room: i64 = WINDOW_BYTES  # what may be sent before the proxy has taken some
         self._got: tuple[int, int, int, int] | None = None  # an answer whose body is being read
@@ -220,7 +223,12 @@ class SessionStub:
 
     def grant(self) -> None:
         """Let the proxy's sessions publish as much again as was taken, if the host has room."""
-        if self._to_grant > 0 and not self._credit.is_blocked():
+        if self._credit.is_blocked():
+            return
+        if self._is_holding:
+            self._is_holding = False
+            self._tell(RELEASED)
+        if self._to_grant > 0:
             granted = self._to_grant
             self._to_grant = 0
             self._tell(GRANTED, granted)
@@ -304,7 +312,11 @@ class SessionStub:
     # From both (SessionSink)
 
     def on_confirms(self, uid: int, upto_seq: int) -> None:
-        self._tell(CONFIRMS, upto_seq)
+        if self._end is None or not self._credit.is_blocked():
+            self._tell(CONFIRMS, upto_seq)
+        else:
+            self._is_holding = True
+            self._tell(CONFIRMS_HELD, upto_seq)
 
     def on_refused(self, uid: int, first_seq: int, count: int) -> None:
         self._tell(REFUSED, first_seq, count)

@@ -62,6 +62,8 @@ RESUMED: Final = 35  # term, attempt, number of the last command that was applie
 RESEND: Final = 36  # a command is missing
 NOT_LEADER: Final = 37  # in that term this node does not lead, or no longer
 INSPECT_OK: Final = 38  # ready, consumers, as the leader has applied them
+CONFIRMS_HELD: Final = 39  # as CONFIRMS, but the credit for them comes with RELEASED
+RELEASED: Final = 40  # credit for all that was confirmed
 
 NUMBERS: Final = {
     TAKEN: 1,
@@ -88,6 +90,8 @@ NUMBERS: Final = {
     RESEND: 0,
     NOT_LEADER: 1,
     INSPECT_OK: 2,
+    CONFIRMS_HELD: 1,
+    RELEASED: 0,
 }
 
 HEAD: Final = Struct("<BQQQ")

@@ -29,6 +29,7 @@ from queues.remote.items import (
     ATTACHED,
     BODIES,
     CONFIRMS,
+    CONFIRMS_HELD,
     COUNTED,
     DELIVERS,
     DETACHED,
@@ -44,6 +45,7 @@ from queues.remote.items import (
     PUBLISH,
     PURGED,
     REFUSED,
+    RELEASED,
     RESEND,
     RESUMED,
     TAKEN,
@@ -287,8 +289,10 @@ class QuorumProxy:
                 remote_session.take_got(item.first, item.chunk)
         elif kind == APPLIED:
             remote_session.on_applied(self.uid, item.numbers[0])
-        elif kind == CONFIRMS:
-            remote_session.on_confirms(self.uid, item.numbers[0])
+        elif kind in (CONFIRMS, CONFIRMS_HELD):
+            remote_session.confirmed(self.uid, item.numbers[0], kind == CONFIRMS_HELD)
+        elif kind == RELEASED:
+            remote_session.grant()
         elif kind == INSPECT_OK:
             remote_session.on_inspect_ok(self.uid, item.numbers[0], item.numbers[1])
         elif kind == RESEND:

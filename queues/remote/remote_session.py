@@ -167,7 +167,7 @@ class RemoteSession:
         self._session = sink.session
         self._home = home
         # Towards a leader on this node.
-        self._credit = CreditActor("quorum session", VISITOR_CREDIT, self._grant)
+        self._credit = CreditActor("quorum session", VISITOR_CREDIT, self.grant)
         self._ungranted: i64 = 0  # confirmed publishes for which the session has no credit yet
         self._kept: deque[Kept] = deque()
         self._next: i64 = 1  # number of the next command
@@ -429,6 +429,7 @@ class RemoteSession:
         self.is_open = False
         self._inspecting = False
         self._credit.peer_down_everywhere()
+        self.grant()
 
     def refused(self) -> None:
         """It has said that it does not lead: another will be told, or this one again."""
@@ -533,18 +534,22 @@ class RemoteSession:
         self.refused()
 
     def on_confirms(self, uid: int, upto_seq: int) -> None:
+        self.confirmed(uid, upto_seq, False)
+
+    def confirmed(self, uid: int, upto_seq: int, is_held: bool) -> None:
+        """`is_held`: the leader withholds the credit for these."""
         if upto_seq <= self._confirmed:
             return
         count = upto_seq - self._confirmed
         self._confirmed = upto_seq
         if not self._ended:
             self._ungranted += count
-            if not self._credit.is_blocked():
-                self._grant()
+            if not (is_held or self._credit.is_blocked()):
+                self.grant()
             self._sink.on_confirms(uid, upto_seq)
 
-    def _grant(self) -> None:
-        """Give the session credit for what was confirmed, unless the leader withholds it."""
+    def grant(self) -> None:
+        """Give the session credit for what was confirmed: the leader withholds it no longer."""
         count = self._ungranted
         self._ungranted = 0
         if count > 0 and not self._ended:

@@ -92,7 +92,7 @@ class End:
         self._commands: list[Command] = []
         self._chunks: list[Chunk] = []
         self._bodies: dict[int, tuple[Chunk, int]] = {}
-        self._sinks: dict[SessionId, StreamSink] = {}
+        self.sinks: dict[SessionId, StreamSink] = {}
         self._waiting: dict[SessionId, StreamSink] = {}  # for bodies to be loaded
         self._inspects: list[StreamSink] = []
 
@@ -121,7 +121,7 @@ class End:
     def hand_down(self, sink: StreamSink, command: Command, chunk: Chunk | None) -> bool:
         if self.term == 0:
             return False
-        self._sinks[sink.session] = sink
+        self.sinks[sink.session] = sink
         enqueue = enqueue_of(command)
         assert (enqueue is None) == (chunk is None)
         self._commands.append(command)
@@ -133,7 +133,7 @@ class End:
     def resume(self, sink: StreamSink, wanted: Resume) -> Resumed | None:
         if self.term == 0:
             return None
-        self._sinks[sink.session] = sink
+        self.sinks[sink.session] = sink
         return self.machine.resume(wanted)
 
     def inspect(self, sink: StreamSink) -> bool:
@@ -167,7 +167,7 @@ class End:
 
     def forget_sink(self, session: SessionId) -> None:
         self._inspects = [sink for sink in self._inspects if sink.session != session]
-        self._sinks.pop(session, None)
+        self.sinks.pop(session, None)
         self._waiting.pop(session, None)
 
     # Leading
@@ -184,7 +184,7 @@ class End:
         self.proposed = []
         self._commands = []
         self._chunks = []
-        sinks, self._sinks = self._sinks, {}
+        sinks, self.sinks = self.sinks, {}
         sinks.update({sink.session: sink for sink in self._inspects})
         self._inspects = []
         self._waiting = {}
@@ -231,11 +231,11 @@ class End:
     def _speak(self, effects: list[Effect], confirms: list[Enqueued]) -> None:
         for effect in effects:
             if isinstance(effect, Refused):
-                sink = self._sinks.get(effect.session)
+                sink = self.sinks.get(effect.session)
                 if sink is not None:
                     sink.on_refused(self._uid, effect.first_seq, effect.count)
         for each in confirms:
-            sink = self._sinks.get(each.session)
+            sink = self.sinks.get(each.session)
             if sink is not None:
                 sink.on_confirms(self._uid, each.first_seq + each.count - 1)
         for effect in effects:
@@ -247,7 +247,7 @@ class End:
         session = getattr(effect, "session", None)
         if session is None and hasattr(effect, "key"):
             session = session_of(effect.key)
-        sink = None if session is None else self._sinks.get(session)
+        sink = None if session is None else self.sinks.get(session)
         if sink is None:
             return
         if isinstance(effect, Applied):
@@ -278,6 +278,6 @@ class End:
         self.proposed = []
         self._commands = []
         self._chunks = []
-        self._sinks = {}
+        self.sinks = {}
         self._inspects = []
         self._waiting = {}

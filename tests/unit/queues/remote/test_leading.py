@@ -18,6 +18,7 @@ from queues.remote.items import (
     APPLIED,
     BODIES,
     CONFIRMS,
+    CONFIRMS_HELD,
     DELIVERS,
     GONE,
     INSPECT,
@@ -25,6 +26,7 @@ from queues.remote.items import (
     NOT_LEADER,
     NUMBERED,
     PUBLISH,
+    RELEASED,
     RESEND,
     RESUMED,
     TAKEN,
@@ -37,6 +39,7 @@ from queues.remote.items import (
     take_items,
 )
 from queues.remote.remote_interfaces import Ending, HomeEnd
+from queues.sessions.credit import CreditActor, CreditSpec
 from tests.sim.queues.roaming_end import End
 from tests.unit.queues.messages import chunk_of
 
@@ -233,3 +236,18 @@ def test_what_was_looked_at_by_a_session_that_left_is_nothing() -> None:
 def test_what_no_proxy_says_is_refused(parts: list[bytes]) -> None:
     with pytest.raises(BadItem):
         Leader().hear(*parts)
+
+
+def test_a_session_that_the_queue_holds_has_its_confirms_and_gets_credit_later() -> None:
+    leader = Leader()
+    queue = CreditActor("queue", CreditSpec(1, 1))
+    leader.publish(1, b"a", 1)
+    (stub,) = leader.end.sinks.values()
+    stub.credit.send(queue, 1)
+    assert leader.kinds() == [CONFIRMS_HELD, APPLIED]
+    leader.publish(2, b"b", 2)
+    assert leader.kinds() == [CONFIRMS_HELD, APPLIED]
+    queue.ack(stub.credit, 1)
+    assert leader.kinds() == [RELEASED]
+    leader.publish(3, b"c", 3)
+    assert leader.kinds() == [CONFIRMS, APPLIED]

@@ -17,10 +17,12 @@ from queues.remote.items import (
     APPLIED,
     BODIES,
     CONFIRMS,
+    CONFIRMS_HELD,
     INSPECT,
     INSPECT_OK,
     NOT_LEADER,
     NUMBERED,
+    RELEASED,
     RESUME,
     BadItem,
     Item,
@@ -495,3 +497,30 @@ def test_consumers_that_watch_learn_once_that_another_node_leads() -> None:
     assert failovers.keys == [first]
     harness.lead_here(4)
     assert failovers.keys == [first]
+
+
+def blocked_by(harness: Harness, publishes: int) -> bool:
+    """Whether so many publishes of one message, which are all confirmed, use up the credit."""
+    harness.publish(*[b"a"] * publishes)
+    return harness.sink.credit.is_blocked()
+
+
+def test_a_session_has_no_credit_for_what_is_confirmed_while_the_leader_withholds_it() -> None:
+    harness = Harness()
+    harness.proxy.leader(THERE, 3)
+    assert blocked_by(harness, 400)
+    held = put_numbers(CONFIRMS_HELD, UID, harness.sink.session, 400)
+    harness.hear(held)
+    assert harness.told() == [("confirms", UID, 400)]
+    assert harness.sink.credit.is_blocked()
+    harness.hear(put_numbers(RELEASED, UID, harness.sink.session))
+    assert not harness.sink.credit.is_blocked()
+
+
+def test_credit_that_a_leader_withheld_comes_back_when_it_is_lost() -> None:
+    harness = Harness()
+    harness.proxy.leader(THERE, 3)
+    assert blocked_by(harness, 400)
+    harness.hear(put_numbers(CONFIRMS_HELD, UID, harness.sink.session, 400))
+    harness.proxy.leader(THERE, 4)
+    assert not harness.sink.credit.is_blocked()
