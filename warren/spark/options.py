@@ -19,7 +19,8 @@ READ: Final = (
     *("startingOffset", "startingTimestamp"),
     *("endingOffset", "endingTimestamp", "numPartitions"),
     *("maxMessagesPerTrigger", "maxBytesPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"),
-    *("failOnDataLoss", "readAt", "bodyFormat", "schema", "avroSchema", "badBody"),
+    *("filter", "pushFilters", "failOnDataLoss", "readAt"),
+    *("bodyFormat", "schema", "avroSchema", "badBody"),
 )
 WRITE: Final = (
     *COMMON,
@@ -36,8 +37,9 @@ LEASE_TIMEOUT_MAX_S: Final = 7 * 86_400
 LEASE_BYTES_MAX: Final = 255  # of the name
 OF_STREAMS: Final = (  # options that mean nothing to a queue
     *("startingOffset", "startingTimestamp", "endingOffset", "endingTimestamp"),
-    *("minOffsetsPerTrigger", "maxTriggerDelay"),
+    *("minOffsetsPerTrigger", "maxTriggerDelay", "filter", "pushFilters"),
 )
+FILTER_MAX: Final = 4096  # characters, as the broker takes them
 UNITS_S: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 UNITS: Final = ", ".join(UNITS_S)
 COUNTED: Final = ("maxMessagesPerTrigger", "maxBytesPerTrigger", "minOffsetsPerTrigger")
@@ -71,6 +73,8 @@ class ReadOptions:
     queue: str = ""  # "": it is a stream
     lease: str = ""  # the name under which the queue keeps what was read
     lease_timeout_ms: int = 0  # for which it does so without a reader
+    filter: str = ""  # SQL by which the broker selects messages of a stream; "": all
+    push_filters: bool = False  # whether conditions of a batch go to the broker
 
 
 @dataclass(frozen=True)
@@ -128,7 +132,19 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
         queue,
         lease,
         lease_timeout_ms,
+        _filter(options),
+        FLAGS[_chosen(options, "pushFilters", ("false", "true"))],
     )
+
+
+def _filter(options: Mapping[str, str]) -> str:
+    text = options.get("filter", "").strip()
+    if "filter" in options and not 0 < len(text) <= FILTER_MAX:
+        raise OptionError(
+            f"option 'filter' has {len(text)} characters; allowed: an expression of 1 to "
+            f"{FILTER_MAX}, such as properties.subject = 'order'"
+        )
+    return text
 
 
 def _lease(options: Mapping[str, str], queue: str) -> tuple[str, int]:

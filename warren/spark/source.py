@@ -94,7 +94,13 @@ class WarrenSource(DataSource):
                 "option 'queue' is for spark.readStream, which says when messages are done with; "
                 "use readStream with trigger(availableNow=True)"
             )
-        return Reader(options)
+        if not options.push_filters:
+            return Reader(options)
+        try:
+            from warren.spark.pushing import PushingReader
+        except ImportError as error:
+            raise OptionError(f"option 'pushFilters' needs PySpark 4.1 or newer: {error}") from None
+        return PushingReader(options)
 
     def streamReader(self, schema: StructType) -> "StreamReader | QueueReader":
         options = read_options(self.options)
@@ -129,9 +135,12 @@ class Reader(DataSourceReader):
     def partitions(self) -> Sequence[Range]:
         with closing(Leaders(self._options)) as leaders:
             found = bounds(leaders)
-            return ranges(begins(leaders, found), ended(leaders, found), leaders) or [
-                Range("", 0, 0)
-            ]
+            begin, end = self.cut(begins(leaders, found), ended(leaders, found))
+            return ranges(begin, end, leaders) or [Range("", 0, 0)]
+
+    def cut(self, begin: Places, end: Places) -> tuple[Places, Places]:
+        """What of each stream is to be read."""
+        return begin, end
 
     def read(self, partition: Range) -> Iterator[pyarrow.RecordBatch]:
         return read_range(self._options, partition)

@@ -18,7 +18,7 @@ from warren.spark.columns import batch_of
 from warren.spark.leaders import FAULTS, Leaders, Look, Nodes, url_at
 from warren.spark.options import ReadOptions
 from warren.wire.amqp10.link import SENDER_SETTLED
-from warren.wire.amqp10.performatives import Attach, Source, Target
+from warren.wire.amqp10.performatives import Attach, Flow, Source, Target
 from warren.wire.amqp10.rows import NotOfStream, StreamRows
 from warren.wire.amqp10.transfers import Transfers
 from warren.wire.amqp10.values import Described, Symbol, Timestamp, ULong
@@ -28,6 +28,7 @@ T = TypeVar("T")
 log = logging.getLogger("warren.spark")
 
 OFFSET_FILTER: Final = Symbol("rabbitmq:stream-offset-spec")
+SQL_FILTER: Final = Symbol("amqp:sql-filter")
 OFFSET: Final = "x-stream-offset"
 CREDIT_FIRST: Final = 500  # messages, before their size is known
 CREDIT_MAX: Final = 20_000
@@ -120,9 +121,10 @@ def mean_bytes(leaders: Leaders, begin: Mapping[str, int], end: Mapping[str, int
     name = max(end, key=lambda each: end[each] - begin[each])
     last = min(end[name], begin[name] + SAMPLED)
     address = leaders.addresses([name]).get(name, "")
+    options = replace(leaders.options, stream=name, filter="")
     sizes: list[int] = [
         each
-        for batch in read(replace(leaders.options, stream=name), begin[name], last, address)
+        for batch in read(options, begin[name], last, address)
         for each in compute.binary_length(batch.column("body")).to_pylist()
     ]
     return max(1.0, sum(sizes) / max(1, len(sizes)))
@@ -177,6 +179,10 @@ async def connected(options: ReadOptions, address: str) -> Connection:
 async def _batches(
     options: ReadOptions, begin: int, end: int, address: str
 ) -> AsyncGenerator[pyarrow.RecordBatch, None]:
+    if options.filter:
+        async for batch in _selected(options, begin, end, address):
+            yield batch
+        return
     async with await connected(options, address) as connection:
         runs = Runs(connection, _terms(options, begin))
         await connection.attach([runs.handle])
@@ -194,11 +200,38 @@ async def _batches(
             _check_gap(options, wanted, end)
 
 
+async def _selected(
+    options: ReadOptions, begin: int, end: int, address: str
+) -> AsyncGenerator[pyarrow.RecordBatch, None]:
+    """Messages that the broker selects. The task is over at a message from `end` on, or when the
+    broker has nothing more; what retention has removed is seen by the message `begin`."""
+    async with await connected(options, address) as connection:
+        runs = DrainedRuns(connection, _terms(options, begin))
+        await connection.attach([runs.handle])
+        if not runs.is_filtered:
+            raise ReadError(f"stream '{options.stream}': the broker does not apply 'filter'")
+        is_over = False
+        while not is_over:
+            rows = StreamRows()
+            while not is_over and len(rows.offsets) < ROWS_MAX and rows.size < BATCH_BYTES_MAX:
+                run = await runs.next()
+                is_over = run is None or rows.add(run, end) < run.count
+            if rows.offsets:
+                yield batch_of(options.stream, rows)
+        first = await connection.consumer(_address(options), credit=1, filters=_from(begin))
+        found = _offset(await _first(first, options))
+        if found > begin:
+            _check_gap(options, begin, found)
+
+
 def _terms(options: ReadOptions, begin: int) -> Terms:
+    filters = _from(begin)
+    if options.filter:
+        filters[SQL_FILTER] = Described(SQL_FILTER, options.filter)
     return Terms(
         name="spark",
         as_receiver=True,
-        source=Source(address=_address(options), filter=_from(begin)),
+        source=Source(address=_address(options), filter=filters),
         target=Target(),
         snd_settle_mode=SENDER_SETTLED,
     )
@@ -248,6 +281,51 @@ class Runs(Quiet):
 
     def on_down(self, error: ClientError, for_good: bool) -> None:
         self._changed.set()
+
+
+class DrainedRuns(Runs):
+    """The same of a link whose filter leaves out any number of messages: credit is granted with a
+    drain, which the broker answers at the end of the stream."""
+
+    is_filtered = False
+    _is_at_end = False
+    _came = 0  # messages since the last grant
+    _granted = 0
+
+    async def next(self) -> Transfers | None:
+        """None: the end of the stream is reached. Waits as long as the connection lives: the broker
+        may look at millions of messages before it finds one. ClientError: the link is over."""
+        while not self._arrived:
+            if self._is_at_end:
+                return None
+            self.handle.check()
+            self._changed.clear()
+            await self._changed.wait()
+        return self._arrived.popleft()
+
+    def _grant(self) -> None:
+        link, session = self.handle.link, self.handle.session
+        if link is not None and session is not None and link.receiver is not None:
+            if link.receiver.credit > 0:
+                return  # Not before the drain is answered.
+            self._came, self._granted = 0, self._credit
+            session.grant(link, self._credit, True)
+            self._connection.mark()
+
+    def on_up(self, attach: Attach) -> None:
+        source = attach.source
+        self.is_filtered = source is not None and SQL_FILTER in (source.filter or {})
+        self._grant()
+
+    def on_received(self, run: Transfers) -> None:
+        self._came += int(run.count)
+        super().on_received(run)
+
+    def on_flow(self, flow: Flow) -> None:
+        link = self.handle.link
+        if link is not None and link.receiver is not None and link.receiver.credit == 0:
+            self._is_at_end = self._is_at_end or self._came < self._granted
+            self._changed.set()
 
 
 def _check(options: ReadOptions, wanted: int, offsets: list[int]) -> None:
