@@ -166,7 +166,7 @@ def test_retention_is_seen_behind_a_filter(url: str) -> None:
 
 def test_a_query_with_a_filter_goes_on_where_it_was(spark: Any, url: str, tmp_path: Path) -> None:
     declare(url, "log", "stream")
-    query = Query(spark, url, tmp_path, filter="region = 'eu'", maxMessagesPerTrigger=150)
+    query = Query(spark, url, tmp_path, filter="region = 'eu'")
     for first in (0, 300):
         send(url, first, 300)
         query.run()

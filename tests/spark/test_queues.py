@@ -19,7 +19,7 @@ if shutil.which("java") is None:
     pytest.skip("java is not there", allow_module_level=True)
 
 from tests.spark.test_leaders import api
-from tests.spark.test_spark import declare, publish, run_with, taken, until
+from tests.spark.test_spark import declare, publish, run_with, until
 from tests.waiting import eventually
 from warren.spark.leaders import Leaders
 from warren.spark.options import OptionError, ReadOptions, read_options
@@ -28,11 +28,15 @@ from warren.spark.queue_source import QueueReader
 from warren.spark.stream_reads import ReadError
 from warren.testing import Broker, Faults, Node
 
-datasource = pytest.importorskip("pyspark.sql.streaming.datasource")
+try:
+    from pyspark.sql.streaming.datasource import ReadMaxRows
+
+    LIMIT: Any = ReadMaxRows(1)
+except ImportError:  # PySpark 4.0 and 4.1 have no read limits.
+    LIMIT = None
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 KINDS: Final = ("classic", "quorum")
-LIMIT: Final = datasource.ReadMaxRows(1)
 
 
 def options_of(url: str, **options: object) -> ReadOptions:
@@ -113,6 +117,7 @@ def test_a_batch_is_the_same_for_the_next_process(url: str, kind: str) -> None:
     begin = first.initialOffset()
     end = first.latestOffset(begin, LIMIT)
     assert [each.count for each in first.partitions(begin, end)] == [100, 100, 100]
+    assert second.partitions(end, end) == [], "PySpark 4.1 asks so before it repeats a batch"
     assert rows(first, begin, end) == rows(second, begin, end) == list(range(300))
     assert second.latestOffset(begin, LIMIT) == end, "it is not known to be processed"
     after = second.latestOffset(end, LIMIT)
@@ -330,12 +335,17 @@ def test_a_query_reads_all_and_settles_it(
     declare(url, "orders", "quorum")
     for first in (0, 700):
         publish(url, "orders", first, 700)
-        assert copy(spark, url, tmp_path) == [300, 300, 100]
+        assert copy(spark, url, tmp_path) == ([300, 300, 100] if LIMIT else [300])
+        if LIMIT is None:  # Its trigger `availableNow` has one micro-batch.
+            assert copy(spark, url, tmp_path) == [300]
+            assert copy(spark, url, tmp_path) == [100]
     assert lake(spark, tmp_path) == Counter(range(1400))
     vhost = url.rpartition("/")[2]
     leases = api(warren_broker, "GET", f"/api/leases/{vhost}")
-    assert [each["messages"] for each in leases] in ([0], [])  # Spark may kill the reader.
-    eventually(lambda: api(warren_broker, "GET", f"/api/queues/{vhost}/orders")["messages"] == 0)
+    left = 0 if LIMIT else 100  # PySpark 4.1 does not say that the last micro-batch is done.
+    assert [each["messages"] for each in leases] in ([left], [])  # Spark may kill the reader.
+    path = f"/api/queues/{vhost}/orders"
+    eventually(lambda: api(warren_broker, "GET", path)["messages"] == left)
 
 
 def test_a_killed_driver_gets_the_same_batch_again(spark: Any, url: str, tmp_path: Path) -> None:
@@ -348,13 +358,10 @@ def test_a_killed_driver_gets_the_same_batch_again(spark: Any, url: str, tmp_pat
     before = planned.read_text()
     assert not (tmp_path / "checkpoint" / "commits" / "1").exists(), "in the middle of a batch"
     held = QueueLease(Leaders(options_of(url))).open().batches
-    copy(spark, url, tmp_path, 5000)
+    for _ in range(1 if LIMIT else 2):  # Of PySpark 4.1 each run has one micro-batch.
+        copy(spark, url, tmp_path, 5000)
     assert planned.read_text() == before and json.loads(last_line(before)) == {
         "batch": held[-1].number
     }
     assert lake(spark, tmp_path) == Counter(range(3000)), "nothing is lost or doubled"
-    assert taken_from(url) == []
-
-
-def taken_from(url: str) -> list[object]:
-    return [each.body for each in taken(url, "orders", 1)] if count(url) else []
+    assert count(url) == 0
