@@ -13,6 +13,7 @@ from typing import Final, final
 
 from node.amqp10.forms import Forms
 from node.amqp10.owner import Owner10
+from node.amqp10.termini import error_of
 from node.definitions.definition_changes import readable_queue
 from node.leases.batches import HeldRun
 from node.leases.lease import Lease, LeaseFault
@@ -25,7 +26,6 @@ from warren.wire.amqp10.performatives import Attach, Source
 from warren.wire.amqp10.sender import QueueCredit, Run
 from warren.wire.amqp10.session import Session
 from warren.wire.errors import ProtocolError as Refusal
-from warren.wire.errors import ReplyCode
 
 log = logging.getLogger("warren.connection")
 
@@ -34,10 +34,6 @@ BATCH: Final = "warren:lease-batch"
 FIRST: Final = "warren:lease-first"
 COUNT: Final = "warren:lease-count"
 NUMBER: Final = 1  # of the runs that are offered; it means nothing here
-CONDITIONS: Final = {
-    ReplyCode.NOT_FOUND: Condition.NOT_FOUND,
-    ReplyCode.RESOURCE_LOCKED: Condition.RESOURCE_LOCKED,
-}
 
 
 def is_leased(attach: Attach) -> bool:
@@ -152,9 +148,7 @@ def _named(owner: Owner10, attach: Attach) -> tuple[Lease, int, deque[HeldRun]]:
         queue = readable_queue(owner, parse_source(source.address))
         lease = owner.broker.leases.find(queue, str(properties[NAME]))
     except Refusal as refusal:
-        condition = CONDITIONS.get(refusal.code, Condition.UNAUTHORIZED_ACCESS)
-        scope = Scope.SESSION if condition is Condition.UNAUTHORIZED_ACCESS else Scope.LINK
-        raise ProtocolError(condition, refusal.text, scope) from refusal
+        raise error_of(refusal) from refusal
     except LeaseFault as fault:
         raise ProtocolError(Condition.NOT_FOUND, fault.text, Scope.LINK) from fault
     batch = lease.batches.held.get(number)

@@ -476,9 +476,9 @@ class Session10:
 
     def fetch(self, link: Link, run: Run) -> bool:
         mine = link.owner
-        if isinstance(mine, LeaseLink):
+        if isinstance(mine, ConsumingLink):
             return mine.fetch(run)
-        assert isinstance(mine, ConsumingLink)
+        assert isinstance(mine, LeaseLink)
         return mine.fetch(run)
 
     def sent(self, link: Link, run: Run, delivery_id: int, count: int) -> None:
@@ -486,17 +486,14 @@ class Session10:
         tag = self._next_tag
         assert tag & MASK == delivery_id
         self._next_tag = tag + count
-        if isinstance(mine, LinkPair):
-            mine.sent(run)
+        if not isinstance(mine, ConsumingLink):
+            if isinstance(mine, LinkPair):
+                mine.sent(run)
+            elif isinstance(mine, BrowsingLink):
+                if not run.settled:
+                    self.unacked.add(tag, count, mine.uid, 1, run.first)
+                mine.sent()
             return
-        if isinstance(mine, BrowsingLink):
-            if not run.settled:
-                self.unacked.add(tag, count, mine.uid, 1, run.first)
-            mine.sent()
-            return
-        if isinstance(mine, LeaseLink):
-            return
-        assert isinstance(mine, ConsumingLink)
         if run.acquired:
             self.redelivered_count += count
         if run.settled:

@@ -287,6 +287,46 @@ def test_bad_reads_are_refused(
     run(vhost.url, work)
 
 
+def test_a_lease_needs_the_right_to_read_the_queue(
+    vhost: VirtualHost, api: HttpApi, warren_broker: Broker
+) -> None:
+    place = vhost.url.rpartition("/")[2]
+    rights = {"configure": "", "write": "", "read": ""}
+    urls = {}
+    for user, read in (("reader", "^orders$"), ("stranger", "^other$")):
+        name = f"{user}-{place}"
+        api.put(f"/users/{name}", {"password": "secret", "tags": "management"})
+        api.put(f"/permissions/{place}/{name}", {**rights, "read": read})
+        urls[user] = vhost.url.replace("guest:guest", f"{name}:secret")
+
+    async def begin(leased: Leased) -> None:
+        await leased.declare("classic")
+        await leased.publish(0, 10)
+        await leased.ask("PUT", "spark")
+        await leased.fetch(1)
+
+    async def refused(leased: Leased) -> None:
+        for method, path in (("PUT", "spark"), ("GET", "spark"), ("DELETE", "spark")):
+            with pytest.raises(RequestFailed, match="403 read access to queue 'orders'"):
+                await leased.ask(method, path)
+        with pytest.raises(ClientError, match="read access to queue 'orders'"):
+            await leased.read(1, 0, 10)
+
+    async def shared(leased: Leased) -> None:
+        assert await leased.bodies(1, 0, 10) == bodies(0, 10)
+        assert (await leased.ask("POST", "spark/commit", {"batch": 1}))["messages"] == 10
+
+    try:
+        run(vhost.url, begin)
+        run(urls["stranger"], refused)
+        stranger = HttpApi(warren_broker.management_url, f"stranger-{place}", "secret")
+        assert stranger.ask("DELETE", f"/leases/{place}/orders/spark")[0] == 401
+        run(urls["reader"], shared)
+    finally:
+        for user in urls:
+            api.delete(f"/users/{user}-{place}")
+
+
 def test_a_reader_is_told_when_its_batch_goes(vhost: VirtualHost) -> None:
     async def work(leased: Leased) -> None:
         await leased.declare("classic")
