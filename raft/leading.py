@@ -285,6 +285,12 @@ class Leadership:
             peer.known_commit = UNKNOWN
             self._send_empty(peer, commit_index)
 
+    def greet_unanswered(self, commit_index: i64) -> None:
+        """A tick, where members wait for each other: to those whose log is not known."""
+        for peer in self.peers.values():
+            if peer.state == PROBE and peer.is_reachable:
+                self._send_empty(peer, commit_index)
+
     def send_last_commit(self, voters: Sequence[int], commit_index: i64) -> None:
         """The leader is no member any more: let all know, and let the foremost take over."""
         foremost: Progress | None = None

@@ -42,7 +42,7 @@ from raft.outbox import Outbox
 from raft.ready import Lead, Load, LoadSlice, Ready
 from raft.recovery import Restored
 from raft.replica import Replica
-from raft.ring_view import Heard, RingView
+from raft.ring_view import Early, Heard, RingView
 from raft.settings import Settings
 from raft.status import FOLLOWER, LEADER, ROLE_NAMES, MemberStatus, Status
 
@@ -62,6 +62,7 @@ class Ring:
         "_base_is_asked",
         "_base_point",
         "_copying",
+        "_early",
         "_first_index",
         "_hard_state_has_moved",
         "_heard",
@@ -149,6 +150,7 @@ class Ring:
         # Of the leader: what is committed in a view needs all its members, what was before does not
         self._needed_index: i64 = 0  # committed when it took the view
         self._heard = Heard()
+        self._early = Early()
         self._unreachable: set[int] = set()
         self._held: set[int] = set()
         # Towards the host
@@ -238,8 +240,7 @@ class Ring:
 
     @property
     def copied_slices(self) -> tuple[int, int]:
-        """Of the right neighbour's synchronisation: slices that it has, and of how many; -1: not
-        known so far, or none is under way."""
+        """Slices of a snapshot that the right neighbour has, and of how many; -1: not known."""
         copying = self._copying
         if copying is not None:
             for peer in copying.peers.values():
@@ -320,6 +321,8 @@ class Ring:
             self._complete(view)
         if view.term != self.term:
             self._begin_term(view)
+        for sender, message in self._early.take(self.epoch):
+            self.step(sender, message)
 
     def _retire(self) -> None:
         self.is_retired = True
@@ -366,9 +369,7 @@ class Ring:
     def _is_blocked(self) -> bool:
         """A mirror is being synchronised, in the blocking form."""
         view = self.view
-        if not self.blocks or view is None:
-            return False
-        return len(view.synchronised) < len(view.members)
+        return self.blocks and view is not None and len(view.synchronised) < len(view.members)
 
     def read(self, context: i64) -> bool:
         """There are no read barriers: the log of a mirror ring is read by its owner alone."""
@@ -425,6 +426,7 @@ class Ring:
         if leading is not None:
             self._is_dirty = True
             leading.tick((self.member,), self.commit_index)
+            leading.greet_unanswered(self.commit_index)
         if copying is not None:
             self._is_dirty = True
             copying.beat_slices()
@@ -531,6 +533,7 @@ class Ring:
         """A message of another member: of another epoch, or not of a neighbour, it is nothing."""
         view = self.view
         if view is None or message.term != self.epoch:
+            self._early.keep(sender, message, self.epoch if view is not None else -1)
             return
         self._is_dirty = True
         if isinstance(message, AppendResponse):

@@ -5,10 +5,15 @@ knows. Each `epoch` is higher than the one before. `term` is the epoch in which 
 was appointed: it stays while mirrors come and go, so entries of one term have one leader.
 """
 
+from collections import deque
 from collections.abc import Sequence
-from typing import final
+from typing import Final, final
 
 from mypy_extensions import i64
+
+from raft.messages import Message
+
+EARLY_MAX: Final = 16  # messages of a view that this member does not know yet
 
 
 @final
@@ -188,3 +193,34 @@ def successor(view: RingView, gone: Sequence[int], promotes_always: bool) -> int
         if promotes_always and member in view.partial:
             return member
     return 0
+
+
+@final
+class Early:
+    """Messages of members that know a newer view already: the definitions reach one node before
+    the other. To drop them would stop the ring until they are sent again."""
+
+    __slots__ = ("_messages",)
+
+    def __init__(self) -> None:
+        self._messages: deque[tuple[int, Message]] = deque()
+
+    def keep(self, sender: i64, message: Message, epoch: i64) -> None:
+        """Keep the message if its epoch is above this one."""
+        if message.term <= epoch:
+            return
+        self._messages.append((int(sender), message))
+        if len(self._messages) > EARLY_MAX:
+            self._messages.popleft()
+
+    def take(self, epoch: i64) -> list[tuple[int, Message]]:
+        """Those of the epoch; older ones are forgotten."""
+        found: list[tuple[int, Message]] = []
+        later: deque[tuple[int, Message]] = deque()
+        for sender, message in self._messages:
+            if message.term == epoch:
+                found.append((sender, message))
+            elif message.term > epoch:
+                later.append((sender, message))
+        self._messages = later
+        return found
