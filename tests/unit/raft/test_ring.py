@@ -8,7 +8,7 @@ from raft.messages import AppendRequest, AppendResponse, Message, SnapshotSlice
 from raft.ready import Ready
 from raft.recovery import founded
 from raft.ring import Ring
-from raft.ring_view import RingView, successor
+from raft.ring_view import EARLY_MAX, Early, RingView, successor
 from raft.settings import Settings
 from raft.status import LEADER
 
@@ -366,3 +366,34 @@ def test_a_leader_that_restarts_needs_a_new_term() -> None:
     assert again.needs_term and again.role != LEADER
     again.change_view(rings.view.led_by(1, [], 2))
     assert not again.needs_term
+
+
+def test_members_that_learn_of_a_view_later_than_others_hold_up_nothing() -> None:
+    rings = Rings([1, 2, 3])
+    rings.publish(b"x")
+    view = RingView(2, 1, [1, 2, 3], [1, 1, 1], [1, 2, 3])
+    for member, content in ((1, b"y"), (2, b"z"), (3, b"w")):
+        rings.take(view, member)
+        rings.publish(content)
+    assert rings.applied[1][1:] == [b"x", b"y", b"z", b"w"]
+
+
+def test_a_first_message_of_a_view_that_is_lost_is_sent_again_at_the_next_tick() -> None:
+    rings = Rings([1, 2])
+    rings.cut = {(1, 2)}
+    rings.take(RingView(2, 1, [1, 2], [1, 1], [1, 2]))
+    rings.publish(b"x")
+    rings.cut = set()
+    rings.tick()
+    assert rings.applied[1][1:] == [b"x"]
+
+
+def test_only_messages_of_newer_views_are_kept_and_only_some() -> None:
+    early = Early()
+    answers = [AppendResponse(epoch, True, epoch, 0) for epoch in range(2, 2 * EARLY_MAX)]
+    for answer in answers:
+        early.keep(2, answer, 2)
+    assert [message.term for _, message in early.take(EARLY_MAX)] == [EARLY_MAX]
+    assert early.take(2) == []
+    assert [message.term for _, message in early.take(2 * EARLY_MAX - 1)] == [2 * EARLY_MAX - 1]
+    assert early.take(EARLY_MAX + 1) == []
