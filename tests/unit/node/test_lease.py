@@ -28,6 +28,7 @@ class FakeHost:
         self.size = size
         self.next = 1
         self.mute = False
+        self.mute_after = -1  # so many questions
         self.settled: list[tuple[int, int]] = []
         self.ended = False
         self.lease: Lease | None = None
@@ -43,6 +44,8 @@ class FakeHost:
             self.ended = True
 
     def _deliver(self, sink: Lease, delivered: int, credit: int) -> None:
+        self.mute = self.mute or self.mute_after == 0
+        self.mute_after -= 1
         count = min(self.ready, credit)
         if count:
             sink.on_delivers(UID, 1, delivered + 1, self.next, count, False, 0)
@@ -87,6 +90,24 @@ def test_a_fetch_that_is_given_up_leaves_its_messages_to_the_next() -> None:
         host.mute = False
         assert numbers(await lease.fetch(2, Room(8, 1 << 20))) == list(range(1, 9))
         assert lease.commit(2) == 8 and sum(count for _, count in host.settled) == 8
+
+    play(host, test)
+
+
+def test_a_fetch_that_is_given_up_half_way_loses_nothing() -> None:
+    """The queue has answered the first question of the fetch, and not the second."""
+    host = FakeHost(300)
+
+    async def test(lease: Lease) -> None:
+        host.mute_after = 1
+        fetching = asyncio.create_task(lease.fetch(1, Room(300, 1 << 20)))
+        await asyncio.sleep(0)
+        fetching.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await fetching
+        assert lease.count == 300
+        host.mute = False
+        assert numbers(await lease.fetch(1, Room(300, 1 << 20))) == list(range(1, 301))
 
     play(host, test)
 
