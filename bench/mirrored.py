@@ -104,6 +104,7 @@ def sync_row(broker: WarrenCluster, options: argparse.Namespace) -> str:
     while row()["messages"] < options.backlog:
         bgen(CONFIRM, broker, port, options, 2.0)
     count = row()["messages"]
+    time.sleep(options.rest)
     took: list[float] = []
 
     def synchronise() -> None:
@@ -152,21 +153,27 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--warmup", type=float, default=1.0)
     parser.add_argument("--backlog", type=int, default=200_000, help="messages to synchronise")
     parser.add_argument("--sync-seconds", type=float, default=15.0)
+    parser.add_argument(
+        "--rest", type=float, default=0.0, help="seconds for the disk between backlog and sync"
+    )
+    parser.add_argument("--rows", default="ring,sync,quorum", help="those that are measured")
     parser.add_argument("--data", type=Path, help="folder on the disk to measure")
     parser.add_argument("--set", action="append", default=[], help="KEY=VALUE for Warren")
     options = parser.parse_args()
+    options.rows = options.rows.split(",")
     more = {"nodes": 3, "type": MIRRORED, "size": 1024, "rounds": 1}
     return argparse.Namespace(**vars(options), **more)
 
 
 def rows(options: argparse.Namespace, folder: Path) -> Iterator[str]:
-    for nodes in NODES:
+    for nodes in NODES if options.rows != ["sync"] else NODES[:1]:
         own = argparse.Namespace(**{**vars(options), "nodes": nodes})
         with mirrored_cluster(own, folder) as broker:
-            yield ring_row(broker, own)
-            if nodes == NODES[0]:
+            if "ring" in options.rows:
+                yield ring_row(broker, own)
+            if "sync" in options.rows and nodes == NODES[0]:
                 yield sync_row(broker, own)
-            for size in SIZES:
+            for size in SIZES if "quorum" in options.rows else ():
                 yield quorum_row(size, broker, own)
 
 
