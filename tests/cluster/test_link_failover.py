@@ -1,15 +1,20 @@
-"""A shovel in a cluster of three: it runs on one node, and moves when that node dies or drains."""
+"""Links in a cluster of three: each runs on one node, and moves when that node dies or drains."""
 
+import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
 import pika
 import pytest
 
+from tests.cluster.toxiproxy import server_program
+from tests.conformance.federation_pair import Cluster
 from tests.conformance.http_api import HttpApi
 from tests.waiting import crowding, eventually, within
-from warren.testing import ClusterOfNodes, Node
+from warren.testing import ClusterOfNodes, Node, free_ports
+from warren.testing.toxiproxy import Proxy, Toxic, ToxiproxyServer
 
 MOVED_S = 2.0
 LOCAL = "amqp:///%2F"
@@ -136,6 +141,131 @@ def test_a_node_that_wakes_up_leaves_its_shovel_to_the_other_one(away: Node) -> 
         eventually(lambda: {running_on(each) for each in cluster.nodes} == {owner})
         eventually(lambda: (row := source.get(place))["messages"] == 0 and row["consumers"] == 1)
         fill(away, queue, 200, 100)
-        found = taken(cluster.node(cluster.number_of(owner)), queue, 300)
-        assert sorted(set(found)) == list(range(300))
+        seen = Counter(taken(cluster.node(cluster.number_of(owner)), queue, 300))
+        rows = HttpApi(other.management_url)
+        eventually(lambda: rows.get(place)["messages_unacknowledged"] == 0)
+        repeats = seen.total() - 300 + int(rows.get(place)["messages_ready"])
+        assert sorted(seen) == list(range(300))
+        assert repeats <= 50, "more than what the halted consumer got came twice"
         assert {running_on(each) for each in cluster.nodes} == {owner}
+
+
+PREFETCH = 100
+LOST_ACKS = Toxic("timeout", "upstream", {"timeout": 0})
+
+
+class Publishing(threading.Thread):
+    """Publish numbers to queue `q` of the upstream with confirms, until `end`."""
+
+    def __init__(self, up: Cluster) -> None:
+        super().__init__(daemon=True)
+        self._up = up
+        self._ended = threading.Event()
+        self.count = 0
+        self.start()
+
+    def run(self) -> None:
+        connection = pika.BlockingConnection(pika.URLParameters(self._up.url))
+        channel = connection.channel()
+        channel.confirm_delivery()
+        while not self._ended.is_set():
+            made = pika.BasicProperties(delivery_mode=2)
+            channel.basic_publish("", "q", b"%d" % self.count, made, mandatory=True)
+            self.count += 1
+            connection.sleep(0.002)
+        connection.close()
+
+    def end(self) -> int:
+        self._ended.set()
+        self.join(30)
+        assert not self.is_alive()
+        return self.count
+
+
+class Taking:
+    """A consumer of queue `q` in the cluster. `new` counts deliveries that are not redeliveries of
+    the cluster's own queue: those of a message that the link brought twice are among them."""
+
+    def __init__(self) -> None:
+        self.new: Counter[int] = Counter()
+        self.seen: set[int] = set()
+        self._channel: Any = None
+
+    def at(self, node: Node) -> None:
+        """Go on at that node."""
+        if self._channel is not None and self._channel.is_open:
+            self._channel.connection.close()
+        self._channel = pika.BlockingConnection(pika.URLParameters(node.url)).channel()
+        self._channel.basic_qos(prefetch_count=4 * PREFETCH)
+        self._channel.basic_consume("q", self._on)
+
+    def look(self) -> int:
+        """Take what is there; how many different messages came so far."""
+        self._channel.connection.process_data_events(time_limit=0.05)
+        return len(self.seen)
+
+    def _on(self, channel: Any, method: Any, properties: Any, body: bytes) -> None:
+        self.seen.add(int(body))
+        self.new[int(body)] += not method.redelivered
+        channel.basic_ack(method.delivery_tag)
+
+
+def linked_from(node: Node) -> str:
+    """Name of the node that runs the only link; "": none runs it."""
+    rows: list[dict[str, Any]] = HttpApi(node.management_url).get("/federation-links")
+    is_running = len(rows) == 1 and rows[0]["status"] == "running"
+    return str(rows[0]["node"]) if is_running else ""
+
+
+def federated(up: Cluster, first: Node, url: str) -> None:
+    """Have queue `q` of the cluster leave out what the link brings a second time."""
+    down = Cluster(first)
+    for side, more in ((up, {}), (down, {"x-id-cache-size": 100_000})):
+        side.channel().queue_declare("q", durable=True, arguments=QUORUM | more)
+    limits = {"prefetch_count": PREFETCH, "reconnect_delay": 0.1}
+    down.upstream("up", url, federation_dedup=True, **limits)
+    down.federate("^q$", "queues")
+    down.close()
+
+
+def test_a_link_that_marks_ids_brings_nothing_twice_when_it_moves() -> None:
+    """Its node is killed after the upstream has lost the acknowledgements of a whole prefetch."""
+    api_port, port = free_ports(2)
+    with Node(name="up") as upstream, ClusterOfNodes(3) as cluster:
+        address = f"{upstream.host}:{upstream.port}"
+        server = ToxiproxyServer(api_port, [Proxy("link", port, address)], server_program())
+        server.start()
+        up = Cluster(upstream)
+        federated(up, cluster.node(1), f"amqp://guest:guest@127.0.0.1:{port}")
+        owner = eventually(lambda: linked_from(cluster.node(1)))
+        taking, publishing = Taking(), Publishing(up)
+
+        def is_stuck() -> bool:
+            taking.look()
+            row = up.api.get("/queues/%2F/q")
+            return bool(row["messages_unacknowledged"] == PREFETCH and row["messages_ready"])
+
+        try:
+            for _ in range(2):
+                killed = cluster.number_of(owner)
+                other = cluster.node(killed % 3 + 1)
+                taking.at(other)
+                before = taking.look()
+                eventually(lambda: taking.look() > before + PREFETCH)  # noqa: B023
+                server.add("link", LOST_ACKS)
+                eventually(is_stuck)
+                cluster.node(killed).kill9()
+                server.heal()
+                eventually(lambda: taking.look() and linked_from(other) not in ("", owner))  # noqa: B023
+                owner = linked_from(other)
+                cluster.node(killed).start()
+            count = publishing.end()
+            eventually(lambda: taking.look() == count, lambda: (len(taking.seen), count))
+            eventually(lambda: taking.look() and up.api.get("/queues/%2F/q")["messages"] == 0)
+            taking.look()
+            assert taking.seen == set(range(count))
+            assert {number: n for number, n in taking.new.items() if n > 1} == {}
+        finally:
+            publishing.end()
+            server.stop()
+            up.close()
