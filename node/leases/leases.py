@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from node.process_identity import ProcessIdentity
     from node.turn import Turn
 
-log = logging.getLogger("warren.queue")
+log = logging.getLogger("warren.leases")
 
 LISTED: Final = "leases"  # questions to other nodes
 RELEASED: Final = "release_lease"

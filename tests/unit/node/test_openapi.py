@@ -62,7 +62,8 @@ def routes() -> list[tuple[str, str]]:
             cluster=cluster,
             feed=feed,
             controls=Untouched(),
-            links=cast(Any, object()),  # Their resources are only routed here.
+            links=cast(Any, object()),  # Their resources are only routed here; so are those below.
+            leases=cast(Any, object()),
         )
     )
     harness.close()
