@@ -107,6 +107,8 @@ class Turn:
     def mark_host_later(self, host: Steppable) -> None:
         """Step it in the next turn."""
         self._later[host] = None
+        if not self._scheduled:
+            self.begin()
 
     def between_steps(self, call: Callable[[], None]) -> None:
         """Call now or, while a round of hosts is being stepped, right behind it.

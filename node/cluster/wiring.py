@@ -448,6 +448,7 @@ class ClusterParts:
         self._events.stop()
         self._healing.stop()
         self._guiding.stop()
+        await until(lambda: self._quorum.end_waits() == 0, seconds)
         hand_over = self._cluster.raft.hand_over
         await until(lambda: self._mirrors.hand_over() + hand_over() == 0, seconds)
         self._mirrors.stop()

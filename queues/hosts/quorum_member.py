@@ -399,6 +399,13 @@ class QuorumMember:
             self._turn.wake_host(self, int(self._settle_due_ms))
         return now_ms < self._settle_due_ms
 
+    def end_wait(self) -> bool:
+        """The node stops: have acknowledgements wait no longer. Whether some are not proposed yet."""
+        if self._settle_count > 0:
+            self._settle_due_ms = 0
+            self._mark()
+        return self.term > 0 and (self._settle_count > 0 or len(self._stepped) > 0)
+
     def _is_sole(self, group: Group) -> bool:
         """Whether this is the only member, and is to stay so: no entries are sent, so messages
         are in the log alone. To copy them is a fifth of what a message of 1 KB costs."""

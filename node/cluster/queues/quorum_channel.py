@@ -623,6 +623,13 @@ class QuorumQueues:
         self._were_connected = connected | ended
         self._suspending.reach(cut_off, ended)
 
+    def end_waits(self) -> int:
+        """The node stops: of how many queues acknowledgements are still to be proposed."""
+        return sum(
+            isinstance(member, QuorumMember) and member.end_wait()
+            for member in self.members.values()
+        )
+
     def tick(self) -> None:
         """Do what is due about once a second."""
         self.quorum_proxies.tick()

@@ -69,6 +69,15 @@ def test_what_is_marked_for_later_belongs_to_the_next_turn() -> None:
     assert loop.run() == 0
 
 
+def test_what_is_marked_for_later_while_no_turn_is_under_way_begins_one() -> None:
+    loop = Loop()
+    host = Host(loop)
+    loop.turn.mark_host_later(host)
+    for _ in range(2):
+        loop.run()
+    assert host.steps == 1
+
+
 def test_a_host_that_asks_twice_for_the_next_turn_is_stepped_once_in_it() -> None:
     """As a queue does that has more to expire and more to dead-letter."""
     loop = Loop()

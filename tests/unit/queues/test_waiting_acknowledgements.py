@@ -95,6 +95,15 @@ def test_it_waits_for_a_bounded_time() -> None:
     assert queue.member.checked_out_count == 1
 
 
+def test_it_waits_no_longer_when_the_node_stops() -> None:
+    queue = Consumed(published=3, count=3)
+    queue.entries_of(accept_one)
+    assert queue.member.end_wait()
+    queue.rest()
+    assert queue.member.checked_out_count == 2
+    assert not queue.member.end_wait()
+
+
 def test_it_does_not_wait_while_messages_do() -> None:
     queue = Consumed(published=CREDIT + 1, count=CREDIT)
     assert queue.entries_of(accept_one) == 1
