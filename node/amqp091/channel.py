@@ -618,7 +618,11 @@ class Channel091:
         redelivered: bool,
         attempts: int,
     ) -> None:
-        if self.deliveries.on_delivers(number, delivery_seq, first, count, redelivered, attempts):
+        if self.ended:
+            return  # The end of its session frees them.
+        if self.deliveries.on_delivers(
+            uid, number, delivery_seq, first, count, redelivered, attempts
+        ):
             self.owner.mark_channel(self)
 
     def on_got(self, uid: int, message: int, redelivered: bool, ready: int, attempts: int) -> None:

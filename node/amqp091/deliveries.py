@@ -298,6 +298,7 @@ class Deliveries:
 
     def on_delivers(
         self,
+        uid: int,
         number: int,
         delivery_seq: i64,
         first: i64,
@@ -308,7 +309,13 @@ class Deliveries:
         """Messages came for a consumer; return whether there is something to write."""
         consumer = self.consumers.get(number)
         if consumer is None:
-            return False  # Cancelled meanwhile: Detach or EndSession is under way and frees them.
+            # They were on their way when the consumer was cancelled. The queue counts them as held
+            # by it until they are settled, which no client could do.
+            host = self.hosts.get(uid)
+            if host is not None:
+                settle = Settle(self._key(number), RETURN_UNSEEN, [(first, count)])
+                host.command(self._sink, settle)
+            return False
         consumer.delivered = delivery_seq + count - 1
         if self.limit > 0 and consumer.limited:
             count = self._keep_within(consumer, first, count)

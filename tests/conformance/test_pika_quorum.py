@@ -393,6 +393,22 @@ def test_a_lost_consumer_brings_a_message_over_its_limit(
     assert take_soon(channel, graves).body == b"1"
 
 
+def test_what_is_under_way_to_a_consumer_that_is_cancelled_goes_back(
+    channel: Any, connection: Any, name: str
+) -> None:
+    """A message that was committed between the cancel and the queue's answer to it stayed with the
+    consumer until the channel closed."""
+    quorum = declare(channel, name, "quorum", {"x-delivery-limit": -1})
+    publisher, rounds = connection.channel(), 200
+    consumer = connection.channel()
+    for number in range(rounds):
+        publisher.basic_publish("", quorum, b"%d" % number)
+        tag = consumer.basic_consume(quorum, lambda *_: None)
+        consumer.basic_cancel(tag)  # pika rejects what it has not given to the callback.
+    wait_until_ready(channel, quorum, rounds)
+    assert sorted(map(int, drain(channel, quorum))) == list(range(rounds))
+
+
 def test_requeued_messages_return_to_their_places(
     own_broker: Broker, channel: Any, quorum: str
 ) -> None:

@@ -86,14 +86,13 @@ class Channel:
                 taken, queue.fake.commands = queue.fake.commands, taken
                 self.commands += len(taken)
                 for effect in queue.machine.apply(taken, 1000):
-                    self.on_effect(effect)
+                    self.on_effect(queue.uid, effect)
             self.write()
 
-    def on_effect(self, effect: object) -> None:
+    def on_effect(self, uid: int, effect: object) -> None:
         if isinstance(effect, Delivers):
-            self.deliveries.on_delivers(
-                effect.key & 0xFFFF, effect.delivery_seq, effect.first, effect.count, False, 0
-            )
+            number, first, count = effect.key & 0xFFFF, effect.first, effect.count
+            self.deliveries.on_delivers(uid, number, effect.delivery_seq, first, count, False, 0)
         elif isinstance(effect, Drained):
             self.deliveries.on_drained(effect.key & 0xFFFF, effect.delivery_count)
         elif isinstance(effect, Got):

@@ -77,11 +77,17 @@ class Channel:
         return consumer
 
     def deliver(
-        self, number: int, first: int, count: int, redelivered: bool = False, attempts: int = 0
+        self,
+        number: int,
+        first: int,
+        count: int,
+        redelivered: bool = False,
+        attempts: int = 0,
+        uid: int = 1,
     ) -> bool:
         seq = self.delivery_seqs[number]
         self.delivery_seqs[number] = seq + count
-        return self.deliveries.on_delivers(number, seq, first, count, redelivered, attempts)
+        return self.deliveries.on_delivers(uid, number, seq, first, count, redelivered, attempts)
 
     def write(self, budget: int = PLENTY) -> list[Written]:
         """What goes to the client now."""
@@ -155,6 +161,7 @@ class Story:
     held: dict[int, tuple[int, int, int]] = field(default_factory=dict)  # tag -> the same
     done: list[tuple[int, int, int, int]] = field(default_factory=list)  # and the outcome
     seen: list[tuple[int, int, int, int]] = field(default_factory=list)  # as the queues heard it
+    parted: list[tuple[int, int]] = field(default_factory=list)  # cancelled consumer, uid
     next_tag: int = 1
 
     def step(self, what: str, choice: int, count: int) -> None:
@@ -171,17 +178,21 @@ class Story:
         self.listen()
 
     def deliver(self, choice: int, count: int) -> None:
-        consumers = list(self.channel.deliveries.consumers.values())
-        if not consumers:
+        consumers = self.channel.deliveries.consumers.values()
+        takers = [(each.number, each.host.uid) for each in consumers] + self.parted
+        if not takers:
             return
-        consumer = consumers[choice % len(consumers)]
-        uid = consumer.host.uid
+        number, uid = takers[choice % len(takers)]
         first = self.fresh.get(uid, 1)
         if first + count > 64:
             return
         self.fresh[uid] = first + count
-        self.channel.deliver(consumer.number, first, count)
-        self.waiting += [(consumer.number, uid, seq) for seq in range(first, first + count)]
+        self.channel.deliver(number, first, count, uid=uid)
+        came = [(number, uid, seq) for seq in range(first, first + count)]
+        if (number, uid) in self.parted:
+            self.done += [(*each, RETURN_UNSEEN) for each in came]
+        else:
+            self.waiting += came
 
     def write(self, choice: int) -> None:
         got = self.channel.write(1 + 120 * choice)
@@ -205,6 +216,7 @@ class Story:
             return
         consumer = consumers[choice % len(consumers)]
         self.channel.deliveries.cancel(consumer)
+        self.parted.append((consumer.number, consumer.host.uid))
         back = [each for each in self.waiting if each[0] == consumer.number]
         self.done += [(*each, RETURN_UNSEEN) for each in back]
         self.waiting = [each for each in self.waiting if each[0] != consumer.number]
