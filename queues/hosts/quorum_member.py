@@ -400,7 +400,7 @@ class QuorumMember:
         return now_ms < self._settle_due_ms
 
     def end_wait(self) -> bool:
-        """The node stops: have acknowledgements wait no longer. Whether some are not proposed yet."""
+        """The node stops: acknowledgements wait no longer. Whether some are not proposed yet."""
         if self._settle_count > 0:
             self._settle_due_ms = 0
             self._mark()
