@@ -15,6 +15,7 @@ from warren.testing import Node
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guide"
 PAGE = GUIDE / "clients.md"
+AMQP091_GO = "github.com/rabbitmq/amqp091-go v1.10.0"
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 pytestmark = pytest.mark.source
@@ -113,3 +114,30 @@ def test_the_program_in_java_runs(broker: Broker, tmp_path: Path) -> None:
         check=False,
     )
     assert (shown.returncode, shown.stdout) == (0, "an order\n"), shown.stderr
+
+
+@pytest.mark.usefixtures("queue")
+def test_the_program_in_go_runs(broker: Broker, tmp_path: Path) -> None:
+    if os.environ.get("WARREN_NO_TOXIPROXY"):
+        pytest.skip("Go is not there: Toxiproxy is built by it too")
+    go = program("go", "golang")
+    [text] = blocks("go", broker)
+    (tmp_path / "main.go").write_text(text)
+    (tmp_path / "go.mod").write_text(f"module orders\n\ngo 1.20\n\nrequire {AMQP091_GO}\n")
+    built = subprocess.run(
+        [go, "build", "-mod=mod", "-o", "orders", "."],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+    )
+    assert built.returncode == 0, built.stderr
+    assert printed(["./orders"], tmp_path) == "an order\n"
+
+
+@pytest.mark.usefixtures("queue")
+def test_the_program_in_ruby_runs(broker: Broker, tmp_path: Path) -> None:
+    ruby = program("ruby", "ruby-bunny")
+    [text] = blocks("ruby", broker)
+    assert printed([ruby, "-e", text], tmp_path) == "an order\n"
