@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Coroutine, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NoReturn
 
 import uvloop
 
@@ -144,7 +144,7 @@ def run(config: "Config") -> int:
         if wipe_if_marked(OsDisk(), str(config.node.data_dir)):
             log.warning("this node was reset: data directory %s was emptied", config.node.data_dir)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return runner.run(run_node(config, secret))
+            return runner.run(run_alone(config, secret))
     except STARTING_FAULTS as error:
         log.error("%s", error)
         return EXIT_FAILED
@@ -152,8 +152,25 @@ def run(config: "Config") -> int:
         lock.release()
 
 
-async def run_node(config: "Config", secret: bytes | None) -> int:
-    """Run a node on the running loop; `secret` is None without a listener for other nodes."""
+class OwnProcess:
+    """What a node does to its process, where that has no other purpose."""
+
+    def started(self, node: "Node", line: str) -> None:
+        """Clients may come; `line` says where."""
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(*GC_THRESHOLDS)
+        print(line, flush=True)
+        notify(READY)
+
+    def end(self, status: int) -> NoReturn:
+        """At once: to go on would not be safe."""
+        logging.shutdown()
+        os._exit(status)
+
+
+async def run_alone(config: "Config", secret: bytes | None) -> int:
+    """Run a node in a process of its own; `secret` is None without a listener for other nodes."""
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -161,13 +178,24 @@ async def run_node(config: "Config", secret: bytes | None) -> int:
     sighup = SighupHandler(loop)
     if config.log.file is not None:
         sighup.on_signal(logs.reopen)
+    return await run_node(config, secret, stopping, sighup, OwnProcess())
+
+
+async def run_node(
+    config: "Config",
+    secret: bytes | None,
+    stopping: asyncio.Event,
+    sighup: SighupHandler,
+    process: OwnProcess,
+) -> int:
+    """Run a node on the running loop until `stopping`; the exit status."""
     disk = OsDisk()
     keepers = tls_keepers(config)
     cluster = Cluster(config, secret, disk, keepers.get("cluster.tls"))
     try:
         if not await finished(cluster.enter(), stopping):
             return 0
-        return await Node(config, stopping, keepers, sighup, cluster).run()
+        return await Node(config, stopping, keepers, sighup, cluster, process).run()
     finally:
         await cluster.close()
 
@@ -198,6 +226,7 @@ class Node:
         keepers: "Mapping[str, TlsKeeper]",
         sighup: SighupHandler,
         cluster: Cluster,
+        process: OwnProcess,
     ) -> None:
         """`stopping` is set when the node is to stop; `keepers` are the TLS contexts by listener;
         `cluster` has entered: this node is a member of it, perhaps the only one."""
@@ -206,6 +235,7 @@ class Node:
         self._sighup = sighup
         self._stopping = stopping
         self._cluster = cluster
+        self._process = process
         self._parts: ClusterParts
         self._status = 0
         self._recovered: Recovered
@@ -214,21 +244,9 @@ class Node:
         self._slow_turns = SlowTurns()
         self.clock = NodeClock()
         disk = OsDisk()
-        directory = os.path.join(config.node.data_dir, LOG_DIRECTORY)
-        os.makedirs(directory, mode=0o700, exist_ok=True)
-        self.wal = Wal(
-            DirectDisk(disk) if config.storage.direct_io else disk,
-            directory,
-            post=loop.call_soon_threadsafe,
-            on_failure=self._log_failed,
-            file_bytes=config.storage.wal_file_bytes,
-            group_bytes=config.storage.wal_group_bytes,
-            rewrite_bytes_per_s=config.storage.rewrite_bytes_per_s,
-        )
+        self.wal = self._make_wal(disk, loop)
         budget = BodyBudget(config.memory.body_budget_bytes)
         credit = CreditActor("log", CreditSpec(*config.msg_store_credit_disc_bound))
-        self.wal.on_alarm = self._log_alarmed
-        self.wal.on_healed = self._log_healed
         self.journal = Journal(self.wal, budget, credit)
         self.journal.settle_later = lambda callback: loop.call_later(SETTLE_DELAY_S, callback)
         self.wal.before_upkeep = self._end_turn
@@ -251,6 +269,23 @@ class Node:
         )
         cluster.on_fatal = self._fail
         cluster.equip(self.wal, self.turn)
+
+    def _make_wal(self, disk: OsDisk, loop: asyncio.AbstractEventLoop) -> Wal:
+        storage = self._config.storage
+        directory = os.path.join(self._config.node.data_dir, LOG_DIRECTORY)
+        os.makedirs(directory, mode=0o700, exist_ok=True)
+        wal = Wal(
+            DirectDisk(disk) if storage.direct_io else disk,
+            directory,
+            post=loop.call_soon_threadsafe,
+            on_failure=self._log_failed,
+            file_bytes=storage.wal_file_bytes,
+            group_bytes=storage.wal_group_bytes,
+            rewrite_bytes_per_s=storage.rewrite_bytes_per_s,
+        )
+        wal.on_alarm = self._log_alarmed
+        wal.on_healed = self._log_healed
+        return wal
 
     def _make_pages(
         self, disk: OsDisk, budget: BodyBudget, loop: asyncio.AbstractEventLoop
@@ -279,10 +314,15 @@ class Node:
         listeners = AmqpListeners(self.broker, entries_of(self._config, self._keepers))
         links = LinkService(self.broker)
         front: ManagementFront | None = None
-        if await self._is_defined() and await self._is_loaded(links) and self._is_fit():
-            self._tell_recovered()
-            front = await self._open(listeners, links)
-            await self._serve(monitor, links)
+        try:
+            if await self._is_defined() and await self._is_loaded(links) and self._is_fit():
+                self._tell_recovered()
+                front = await self._open(listeners, links)
+                await self._serve(monitor, links)
+        except STARTING_FAULTS:
+            listeners.close()
+            await self._stop(front)
+            raise
         listeners.close()
         await self._stop(front)
         return self._status
@@ -291,20 +331,18 @@ class Node:
         """Accept clients, and print `ready`."""
         broker = self.broker
         await listeners.open()
-        front = ManagementFront(broker, self._keepers, listeners, links)
+        front = ManagementFront(broker, self._keepers, listeners, links, self._stopping.set)
         management = front.bind()
         front.bind_apart()
         broker.begin_service()
         self._parts.serve()
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(*GC_THRESHOLDS)
         asyncio.get_running_loop().call_soon(self._watch_turns)
         words = "".join(
             f" {SHORT_NAMES[each.protocol]}={each.host}:{each.port}" for each in listeners.entries
         )
-        print(f"ready node={broker.node_name}{words}{management} build={build_name()}", flush=True)
-        notify(READY)
+        self._process.started(
+            self, f"ready node={broker.node_name}{words}{management} build={build_name()}"
+        )
         front.start(build_name())
         return front
 
@@ -382,6 +420,7 @@ class Node:
 
     def _recover(self) -> Broker:
         """Read the log; make the definitions, the queues and their messages of it."""
+        collects = gc.isenabled()
         gc.disable()  # Recovery makes what will stay; looking through it again costs half the time.
         parts = self._parts = ClusterParts(
             self._cluster,
@@ -394,7 +433,8 @@ class Node:
         broker = self.broker = self._make_broker()
         broker.changes.load()
         self._read_log()
-        gc.enable()
+        if collects:
+            gc.enable()
         self.turn.begin()  # What the queues have to do first.
         self.wal.on_durable.append(self._durable)
         parts.join(self._first_commands)
@@ -559,14 +599,12 @@ class Node:
     def _log_failed(self, error: BaseException) -> None:
         """It is unknown what was written: stop, so that nothing wrong is ever confirmed."""
         log.critical("the write-ahead log failed, the node stops: %s", error)
-        logging.shutdown()
-        os._exit(EXIT_FAILED)
+        self._process.end(EXIT_FAILED)
 
     def _streams_failed(self, error: BaseException) -> None:
         """Segments cannot be written: the node restarts from the log, which has all of it."""
         log.critical("writing a segment of a stream failed, the node stops: %s", error)
-        logging.shutdown()
-        os._exit(EXIT_FAILED)
+        self._process.end(EXIT_FAILED)
 
     def _fail(self, reason: str) -> None:
         """The cluster does not have this node; the log has said so."""
@@ -576,8 +614,7 @@ class Node:
     def _turn_failed(self, error: Exception) -> None:
         """A fault of ours in the midst of a turn: to restart is safe, to go on is not."""
         log.critical("a turn failed, the node stops", exc_info=error)
-        logging.shutdown()
-        os._exit(EXIT_SOFTWARE)
+        self._process.end(EXIT_SOFTWARE)
 
     async def _observe(self) -> None:
         """Once a second: clock, memory, what failed, and the time for each connection."""

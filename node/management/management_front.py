@@ -8,12 +8,9 @@ ports over when it is there.
 import asyncio
 import gc
 import importlib
-import os
-import signal
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from node.build import installed_version
@@ -59,8 +56,11 @@ class ManagementFront:
         keepers: "Mapping[str, TlsKeeper]",
         listeners: "AmqpListeners",
         links: "LinkService",
+        stop: Callable[[], None],
     ) -> None:
+        """`stop` begins an orderly stop of the node."""
         self._broker = broker
+        self._stop = stop
         self._amqp = listeners
         self._links = links
         self._keepers = keepers
@@ -127,7 +127,7 @@ class ManagementFront:
         operations.peeking.serve(operating.status)
         operations.skipping.serve(operating.status)
         directory = str(broker.config.node.data_dir)
-        operating.stop_by(partial(os.kill, os.getpid(), signal.SIGTERM), OsDisk(), directory)
+        operating.stop_by(self._stop, OsDisk(), directory)
         context = Context(
             view,
             broker.access,
