@@ -39,7 +39,7 @@ PURE_TESTS := tests/sim/mutants $(PURE_NODES:%=tests/conformance/test_%.py) \
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help python install docs tools rabbitmq3 rabbitmq4 run lint check format test test-part test-pure test-compiled test-spark test-spark-deployments faults fuzz-http mutants wheel bench clean sim \
+.PHONY: help python install docs tools rabbitmq3 rabbitmq4 run lint check format test test-part test-pure test-compiled test-spark test-spark-deployments faults fuzz-http mutants wheel sbom bench clean sim \
         chaos compose-up compose-down compose-test
 
 help:
@@ -61,6 +61,7 @@ help:
 	@echo "make chaos          clusters that are broken again and again, MINUTES=5 each scenario; the long fault tests"
 	@echo "make compose-up     N=3 (5, 7) nodes in containers behind Toxiproxy; compose-down, compose-test"
 	@echo "make wheel          build the compiled wheel in a copy of the sources, for the next make run; prints its path"
+	@echo "make sbom           list all packages that an installation has, with versions and licences (CycloneDX)"
 	@echo "make bench          build the load generators; then see bench/README.md"
 	@echo "make docs           the manual as web pages, in build/manual"
 	@echo "make clean          remove what was built; environments and data stay"
@@ -164,6 +165,16 @@ docs: install
 
 wheel: python
 	@$(SETUP) wheel
+
+# Of what `pip install warrenmq[oauth]` installs; the tool that writes the list is in an environment of its own.
+sbom: python
+	@test -x .venv-sbom/bin/cyclonedx-py || ($(PYTHON) -m venv .venv-sbom && \
+	  .venv-sbom/bin/pip install --quiet 'cyclonedx-bom>=7,<8')
+	@rm -rf build/sbom && $(PYTHON) -m venv --without-pip build/sbom && mkdir -p dist
+	@.venv-sbom/bin/pip --python build/sbom/bin/python install --quiet "$$($(SETUP) wheel)[oauth]"
+	@.venv-sbom/bin/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible \
+	  --output-format JSON --output-file dist/warren.cdx.json build/sbom/bin/python
+	@echo "the bill of materials is dist/warren.cdx.json"
 
 bench:
 	$(MAKE) -C bench
