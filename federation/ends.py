@@ -43,7 +43,7 @@ class Dialler:
     async def connect(
         self, uri: Uri, vhost: str, name: str, on_blocked: OnBlocked | None = None
     ) -> amqp091.Connection:
-        heartbeat_s = int(uri.query.get("heartbeat", "10"))
+        heartbeat_s = int(uri.query.get("heartbeat", "0" if uri.is_local else "10"))
         return await amqp091.connect(
             uri.dialled(vhost),
             name=name,

@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -34,7 +34,6 @@ ASK_FOR_IDS: Final[Mapping[str, object]] = {"x-delivery-ids": True}
 DELIVERY_ID: Final = "x-delivery-id"
 FANOUT: Final = "fanout"
 UNKNOWN_TYPE: Final = "unknown exchange type"
-LOOK_S: Final = 0.1  # between two looks at local demand, or at the bindings
 PRIORITY: Final = -1  # of consumers at the upstream: its own consumers come first
 NOT_FOUND: Final = 404
 
@@ -72,6 +71,7 @@ class Link:
         self._local = local
         self._uri = ""
         self._refusals: list[str] = []
+        self._source: ExchangeSource | QueueSource | None = None  # of the last session
         what = f"{config.kind} '{config.name}' in vhost '{config.vhost}'"
         self._runner = Runner(
             f"federation of {what} with upstream '{config.upstream}'",
@@ -103,6 +103,7 @@ class Link:
             source = ExchangeSource(upstream, self._local, self._refusals)
         else:
             source = QueueSource(upstream, self._local)
+        self._source = source
         local = Uri("", 0, False, "", "", config.vhost)
         name = f"Federation link {config.upstream}"
         target = Target091(
@@ -113,6 +114,11 @@ class Link:
             config.ack_mode != ON_CONFIRM,
         )
         return source, target
+
+    def look(self, definitions_changed: bool) -> None:
+        """Follow the bindings and the demand here; to be called ten times a second."""
+        if self._source is not None:
+            self._source.look(definitions_changed)
 
     async def clean_up(self) -> None:
         """Delete what the link has made at the upstream, which it does not use any more."""
@@ -201,6 +207,7 @@ class ExchangeSource:
         self._exchange = ""  # the internal one of this session
         self._suffix = ""
         self._bound: dict[LocalBinding, dict[str, object]] = {}
+        self._nudge = asyncio.Event()
         self._management: amqp091.Management | None = None
 
     def _queue_arguments(self) -> dict[str, object]:
@@ -300,17 +307,14 @@ class ExchangeSource:
     def accept(self, deliveries: Sequence[AnyDelivery]) -> None:
         self._source.accept(deliveries)
 
+    def look(self, definitions_changed: bool) -> None:
+        if definitions_changed:
+            self._nudge.set()
+
     async def watch(self) -> None:
         """Follow the bindings; the end of the connection ends the session."""
         assert self._management is not None
-        lost = asyncio.ensure_future(self._source.watch())
-        try:
-            while not lost.done():
-                await asyncio.wait((lost,), timeout=LOOK_S)
-                if not lost.done():
-                    await self._follow(self._management)
-        finally:
-            lost.cancel()
+        await until_lost(self._source, self._nudge, partial(self._follow, self._management))
 
     async def close(self) -> None:
         await self._source.close()
@@ -352,6 +356,7 @@ class QueueSource:
         )
         self._prefetch = 0
         self._is_consuming = False
+        self._nudge = asyncio.Event()
 
     async def open(self) -> int:
         return await self._source.open()
@@ -370,19 +375,23 @@ class QueueSource:
     def accept(self, deliveries: Sequence[AnyDelivery]) -> None:
         self._source.accept(deliveries)
 
+    @property
+    def _has_demand(self) -> bool:
+        return self._local.has_demand(self._config.vhost, self._config.name)
+
+    def look(self, definitions_changed: bool) -> None:
+        if self._has_demand != self._is_consuming:
+            self._nudge.set()
+
     async def watch(self) -> None:
         """Consume by local demand; the end of the connection ends the session."""
-        config = self._config
-        lost = asyncio.ensure_future(self._source.watch())
-        try:
-            while not lost.done():
-                wants = self._local.has_demand(config.vhost, config.name)
-                if wants != self._is_consuming:
-                    self._is_consuming = wants
-                    await self._source.let(wants)
-                await asyncio.wait((lost,), timeout=LOOK_S)
-        finally:
-            lost.cancel()
+        await until_lost(self._source, self._nudge, self._follow_demand)
+
+    async def _follow_demand(self) -> None:
+        wants = self._has_demand
+        if wants != self._is_consuming:
+            self._is_consuming = wants
+            await self._source.let(wants)
 
     async def close(self) -> None:
         await self._source.close()
@@ -396,6 +405,21 @@ class QueueSource:
         headers = dict(properties.headers or {})
         self._upstream.prepare(delivery, properties, headers)
         return build("", self._config.name.encode(), properties.encode(), body, bits=1)
+
+
+async def until_lost(
+    source: Source091, nudge: asyncio.Event, act: Callable[[], Awaitable[None]]
+) -> None:
+    """Act at once and after each nudge, until the connection of the source is lost."""
+    lost = asyncio.ensure_future(source.watch())
+    lost.add_done_callback(lambda _: nudge.set())
+    try:
+        while not lost.done():
+            nudge.clear()
+            await act()
+            await nudge.wait()
+    finally:
+        lost.cancel()
 
 
 def mark_id(headers: dict[str, object], message_id: str | None, scope: str) -> None:

@@ -73,6 +73,8 @@ class LinkService:
         self._dialler: Dialler | None = None  # once something runs here
         self._wanted: dict[str, Wanted] = {}
         self._version = -1
+        self._slots: frozenset[int] = frozenset()  # of what is wanted
+        self._looked: tuple[int, frozenset[int]] | None = None  # version and owned slots, done with
         self._paused: frozenset[str] = frozenset()  # keys
         self._refused: dict[str, Parameter] = {}  # what makes no sense, and was logged
         self._running: dict[str, Running] = {}
@@ -90,22 +92,36 @@ class LinkService:
         return self._box
 
     async def run(self) -> None:
+        told = -1  # version of the definitions that links have looked at
         try:
             while True:
+                version = self._broker.metadata.version
                 self._look()
-                queues = [
-                    (each.wanted.vhost, each.wanted.name)
-                    for each in self._running.values()
-                    if isinstance(each.wanted, LinkConfig) and each.wanted.kind == QUEUE
-                ]
-                if queues:
-                    await self._local.refresh(queues)
+                if self._running:
+                    await self._follow(version != told)
+                told = version
                 await asyncio.sleep(until_next(LOOK_S, time.monotonic()))
         finally:
             self._owner.stop()
             for key in list(self._running):
                 self._end(key, for_good=False)
             await asyncio.gather(*self._ending, return_exceptions=True)
+
+    async def _follow(self, definitions_changed: bool) -> None:
+        """Have links look at bindings, which are definitions, and at the demand for queues."""
+        from federation.link import Link
+
+        queues = [
+            (each.wanted.vhost, each.wanted.name)
+            for each in self._running.values()
+            if isinstance(each.wanted, LinkConfig) and each.wanted.kind == QUEUE
+        ]
+        if queues:
+            await self._local.refresh(queues)
+        if queues or definitions_changed:
+            for running in self._running.values():
+                if isinstance(running.work, Link):
+                    running.work.look(definitions_changed)
 
     # What runs here
 
@@ -192,6 +208,7 @@ class LinkService:
         for key, running in self._running.items():
             if which in (key, getattr(running.work, "id", "")):
                 self._end(key, for_good=False)
+                self._looked = None
                 self._look()
                 return True
         return False
@@ -212,7 +229,10 @@ class LinkService:
     def _look(self) -> None:
         """Bring what runs here to what is defined and owned."""
         self._read()
-        here = self._owner.decide({slot_of(key) for key in self._wanted})
+        here = self._owner.decide(self._slots)
+        if self._looked == (self._version, here):
+            return
+        self._looked = self._version, here
         for key, running in list(self._running.items()):
             wanted = self._wanted.get(key)
             if wanted != running.wanted or slot_of(key) not in here:
@@ -231,6 +251,7 @@ class LinkService:
         self._paused = paused_keys(metadata)
         links = wanted_links(metadata, lambda: self.box, self._warn)
         self._wanted = {**wanted_shovels(metadata), **links}
+        self._slots = frozenset(map(slot_of, self._wanted))
         properties = self._broker.server_properties
         properties[CLUSTER_NAME] = self._local.cluster_name()
         properties[CLUSTER_ID] = self._local.cluster_id()

@@ -2,6 +2,7 @@
 between."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 
@@ -20,6 +21,7 @@ from warren.client.amqp091 import (
     connect,
 )
 from warren.testing.node import Node
+from warren.wire.amqp091.client import ClientLimits
 
 Q = "wc 091"
 QUORUM: dict[str, object] = {"x-queue-type": "quorum"}
@@ -261,5 +263,23 @@ def test_a_blocked_connection_holds_messages_until_it_is_not() -> None:
                     await publisher.publish(Message(b"y"), timeout_s=0.1)
                 assert publisher.waiting == 1
                 connection.timeout_s = 0.1  # The broker does not read, so it does not answer.
+
+    play(test)
+
+
+def test_heartbeats_keep_an_idle_connection_and_tell_of_a_halted_node() -> None:
+    """The client looks at its deadlines by the interval: too seldom would lose the connection."""
+
+    async def test() -> None:
+        with Node() as node:
+            async with await connect(node.url, limits=ClientLimits(heartbeat_s=1)) as connection:
+                lost = asyncio.ensure_future(connection.wait_lost())
+                await asyncio.wait((lost,), timeout=3.5)
+                assert not lost.done()
+                node.pause()
+                begun_s = time.monotonic()
+                await asyncio.wait_for(lost, 10)
+                assert time.monotonic() - begun_s > 1
+                node.resume()
 
     play(test)

@@ -5,7 +5,7 @@ Messages wait in their sessions while the socket is full.
 
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
-from warren.client.sockets import Socket, now_ms
+from warren.client.sockets import TICK_S, Socket, now_ms
 from warren.wire.amqp10.connection import Connection as Core
 from warren.wire.amqp10.events import Ended, Event
 from warren.wire.amqp10.link import Link
@@ -39,8 +39,9 @@ class Line:
     def on_data(self, data: bytes) -> None:
         self._handle(self.core.receive(data, now_ms()))
 
-    def on_tick(self) -> None:
+    def on_tick(self) -> float:
         self._handle(self.core.tick(now_ms()))
+        return TICK_S
 
     def on_writable(self) -> None:
         self.socket.mark()

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, Protocol, cast
 
 TICK_S: Final = 0.4
+STEADY_TICK_S: Final = 2.0  # at most, of a connection that is open
 
 
 def now_ms() -> int:
@@ -22,8 +23,8 @@ class SocketUser(Protocol):
 
     def on_data(self, data: bytes) -> None: ...
 
-    def on_tick(self) -> None:
-        """About every TICK_S."""
+    def on_tick(self) -> float:
+        """Deadlines and heartbeats; in how many seconds to be called again."""
 
     def on_writable(self) -> None:
         """The socket takes more again."""
@@ -72,8 +73,9 @@ class Socket(asyncio.Protocol):
             self._user.on_lost(error)
 
     def _tick(self) -> None:
-        self._timer = self._loop.call_later(TICK_S, self._tick)
-        self._user.on_tick()
+        wait_s = self._user.on_tick()
+        if not self._is_over:
+            self._timer = self._loop.call_later(wait_s, self._tick)
 
     # What the line calls
 

@@ -5,8 +5,8 @@ Publishers look at `is_full` of the socket before they add to what waits for it.
 
 from typing import Protocol
 
-from warren.client.sockets import Socket, now_ms
-from warren.wire.amqp091.client import CLOSED, ClientConnection
+from warren.client.sockets import STEADY_TICK_S, TICK_S, Socket, now_ms
+from warren.wire.amqp091.client import CLOSED, RUNNING, ClientConnection
 from warren.wire.amqp091.client_events import ClientEvent
 from warren.wire.amqp091.events import Ended
 
@@ -45,8 +45,13 @@ class Line:
     def on_data(self, data: bytes) -> None:
         self._handle(self.core.receive(data, now_ms()))
 
-    def on_tick(self) -> None:
-        self._handle(self.core.tick(now_ms()))
+    def on_tick(self) -> float:
+        core = self.core
+        self._handle(core.tick(now_ms()))
+        if core.state != RUNNING:
+            return TICK_S
+        # A heartbeat is due after half of the interval without output, and may be late by half.
+        return min(STEADY_TICK_S, core.heartbeat_s / 4) if core.heartbeat_s else STEADY_TICK_S
 
     def on_writable(self) -> None:
         self._handler.on_writable()
