@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 import uvloop
 
+from node.auth.back_ends import BackEndsUnavailable
 from node.auth.login_rules import production_fault
 from node.auth.passwords import HASHINGS, Hashing, hash_password, new_salt
 from node.auth.tokens import TokensUnavailable
@@ -94,6 +95,7 @@ STARTING_FAULTS: Final = (
     EnteringFailed,
     TlsFault,
     TokensUnavailable,
+    BackEndsUnavailable,
 )
 
 
@@ -675,6 +677,7 @@ class Node:
         if front is not None:
             await front.stop()
         broker.logins.close()
+        await broker.logins.close_back_ends()
         broker.observers.publisher.close()
         for uid, host in broker.queues.hosts.classic.items():
             if uid not in broker.queues.damages.hosts:

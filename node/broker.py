@@ -17,7 +17,7 @@ from node.amqp10.named_targets import NamedTargets
 from node.auth.access import AccessView
 from node.auth.login_checks import LoginChecks
 from node.auth.login_events import login_teller
-from node.auth.login_rules import rules_of, verifier_of
+from node.auth.login_rules import back_ends_of, rules_of, verifier_of
 from node.auth.passwords import Hashing
 from node.auth.permissions import PermissionCache
 from node.clock import NodeClock, monotonic_ms
@@ -232,7 +232,9 @@ class Broker:
 
     def _make_logins(self) -> LoginChecks:
         tokens = verifier_of(self.config)
-        logins = LoginChecks(self.access, rules_of(self.config), tokens=tokens)
+        back_ends = back_ends_of(self.config, self.access)
+        rules = rules_of(self.config)
+        logins = LoginChecks(self.access, rules, tokens=tokens, back_ends=back_ends)
         logins.on_weak_hash = self.replace_hash
         logins.on_login = login_teller(self.events)
         return logins

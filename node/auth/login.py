@@ -7,6 +7,9 @@ a password that was verified before. Else it answers `Check`, and `finish` gets 
     if isinstance(outcome, Check):
         outcome = authenticator.finish(outcome, outcome.run())  # `run` in a worker thread
 
+With back ends outside the node (`node.auth.back_ends`) a `Check` goes through all of them in their
+order, unless a password of the definitions, which come first, was verified before.
+
 A verified password is remembered as its HMAC under a key of this process, bounded in number, and
 together with the stored hash: a changed password is checked again. EXTERNAL needs no password: the
 user is whom a verified certificate names.
@@ -15,7 +18,7 @@ user is whom a verified certificate names.
 import hashlib
 import hmac
 from collections import OrderedDict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from node.auth.access import AccessView
@@ -58,6 +61,7 @@ class Check:
     proof: bytes = field(repr=False)  # HMAC of the password under the key of this process
     hashing_of_new: Hashing = "argon2id"
     is_token: bool = False  # the password is an access token: there is nothing to `run`
+    is_asked: bool = False  # back ends decide, perhaps the definitions among them
 
     def run(self) -> bool:
         if not self.password_hash:
@@ -88,6 +92,8 @@ class LoginRules:
     failures_pause_s: float = 10.0
     track_sources: bool = False
     tokens: bool = False  # a password that looks like an access token is taken for one
+    asks: bool = False  # back ends outside the node check passwords
+    internal_first: bool = True  # the definitions come before them
 
 
 class Authenticator:
@@ -130,11 +136,15 @@ class Authenticator:
             return _refused(mechanism, name, "attempted to log in with a blank password")
         proof = hmac.digest(self._process_key, credentials.password, hashlib.sha256)
         record = self._access.user(name)
+        rules = self._rules
         if record is None or not record.password_hash:
-            return Check(mechanism, source, credentials, "", "", proof, self._rules.hashing)
-        if self._is_verified(name, record.password_hash, proof):
+            check = Check(mechanism, source, credentials, "", "", proof, rules.hashing)
+        elif rules.internal_first and self._is_verified(name, record.password_hash, proof):
             return Accepted(name, record.tags)
-        return Check(mechanism, source, credentials, record.password_hash, record.hashing, proof)
+        else:
+            stored, hashing = record.password_hash, record.hashing
+            check = Check(mechanism, source, credentials, stored, hashing, proof)
+        return replace(check, is_asked=True) if rules.asks else check
 
     def again(self, check: Check) -> Accepted | None:
         """Whether another check has meanwhile shown the same password to be right."""

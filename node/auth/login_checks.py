@@ -28,6 +28,7 @@ from node.auth.sasl import Credentials, Malformed, user_in
 from node.auth.source import Source
 
 if TYPE_CHECKING:
+    from node.auth.back_ends import BackEnds
     from node.auth.tokens import TokenVerifier
 
 T = TypeVar("T")
@@ -52,10 +53,12 @@ class LoginChecks:
         rules: LoginRules,
         clock: Callable[[], float] = monotonic,
         tokens: "TokenVerifier | None" = None,
+        back_ends: "BackEnds | None" = None,
     ) -> None:
         self._authenticator = Authenticator(access, rules, os.urandom(32))
         self._rules = rules
         self._tokens = tokens
+        self._back_ends = back_ends
         self._clock = clock
         self._threads = ThreadPoolExecutor(THREADS, "login")
         self._turn = asyncio.Semaphore(THREADS)
@@ -87,18 +90,34 @@ class LoginChecks:
         try:
             if check.is_token:
                 return self._counted(await self._verified(check), check.source)
-            async with self._turn:
-                known = self._authenticator.again(check)
-                if known is not None:
-                    return self._counted(known, check.source)
-                loop = asyncio.get_running_loop()
-                matches = await loop.run_in_executor(self._threads, check.run)
-                outcome = self._authenticator.finish(check, matches)
-                if isinstance(outcome, Accepted) and self._is_weak(check):
-                    await self._strengthen(check)
-                return self._counted(outcome, check.source)
+            if check.is_asked:
+                assert self._back_ends is not None
+                outcome = await self._back_ends.login(check, self._check_asked)
+            else:
+                outcome = await self._check(check)
+            return self._counted(outcome, check.source)
         finally:
             self._waiting -= 1
+
+    async def _check(self, check: Check) -> Accepted | Refused:
+        """By the definitions, in a thread."""
+        async with self._turn:
+            known = self._authenticator.again(check)
+            if known is not None:
+                return known
+            loop = asyncio.get_running_loop()
+            matches = await loop.run_in_executor(self._threads, check.run)
+            outcome = self._authenticator.finish(check, matches)
+            if isinstance(outcome, Accepted) and self._is_weak(check):
+                await self._strengthen(check)
+            return outcome
+
+    async def _check_asked(self, check: Check) -> Accepted | Refused:
+        """The same beside other back ends. No hash is made for users that are not in the
+        definitions: how long that takes would tell nothing, for the others are asked too."""
+        if not check.password_hash:
+            return Refused("there is no such password in the definitions", check.credentials.user)
+        return await self._check(check)
 
     async def _verified(self, check: Check) -> Accepted | Refused:
         assert self._tokens is not None
@@ -151,6 +170,11 @@ class LoginChecks:
     def close(self) -> None:
         """Let no further check begin; those under way end by themselves."""
         self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def close_back_ends(self) -> None:
+        """End connections to services outside the node."""
+        if self._back_ends is not None:
+            await self._back_ends.close()
 
     async def _hashed(self, password: str) -> str:
         hashing = self._rules.hashing

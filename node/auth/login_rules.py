@@ -5,8 +5,10 @@ from typing import TYPE_CHECKING, Final
 from node.auth.access import AccessView
 from node.auth.login import LoginRules
 from node.auth.passwords import HASHINGS, password_matches
+from node.config.config_back_ends import HTTP, INTERNAL, LDAP, names_of
 
 if TYPE_CHECKING:
+    from node.auth.back_ends import BackEnds
     from node.auth.tokens import TokenVerifier
     from node.config.settings import Config
 
@@ -15,6 +17,7 @@ DEFAULT_USER: Final = "guest"  # with its name as password
 
 def rules_of(config: "Config") -> LoginRules:
     auth = config.auth
+    names = names_of(config.auth_backends)
     return LoginRules(
         config.loopback_users,
         "" if auth.production else config.anonymous_login_user,
@@ -27,7 +30,33 @@ def rules_of(config: "Config") -> LoginRules:
         auth.failures_pause_ms / 1000,
         auth.track_attempt_source,
         bool(config.oauth.resource_server_id),
+        names != (INTERNAL,),
+        names[0] == INTERNAL,
     )
+
+
+def back_ends_of(config: "Config", access: AccessView) -> "BackEnds | None":
+    """Who checks passwords beside the definitions; None: nothing does. BackEndsUnavailable."""
+    names = names_of(config.auth_backends)
+    if names == (INTERNAL,):
+        return None
+    from node.auth.back_ends import AskedBackEnd, BackEnds, Limits
+
+    lifetime_s = config.auth_cache.cache_ttl / 1000
+    asked: dict[str, AskedBackEnd] = {}
+    if HTTP in names:
+        from node.auth.http_back_end import HttpBackEnd
+
+        http = config.auth_http
+        limits = Limits(http.requests_max, http.request_timeout / 1000, lifetime_s)
+        asked[HTTP] = AskedBackEnd(HttpBackEnd(http), limits)
+    if LDAP in names:
+        from node.auth.ldap_back_end import LdapBackEnd
+
+        ldap = config.auth_ldap
+        limits = Limits(ldap.connections_max, ldap.timeout / 1000, lifetime_s)
+        asked[LDAP] = AskedBackEnd(LdapBackEnd(ldap), limits)
+    return BackEnds(names, asked, access)
 
 
 def verifier_of(config: "Config") -> "TokenVerifier | None":

@@ -15,6 +15,13 @@ from msgspec import Meta
 
 from node.auth.passwords import DEFAULT_HASHING, Hashing, hash_fault
 from node.auth.patterns import pattern_fault
+from node.config.config_back_ends import (
+    AuthCacheSection,
+    AuthHttpSection,
+    AuthLdapSection,
+    BackEndEntry,
+    check_back_ends,
+)
 from node.config.config_layers import (
     Address,
     ByteCount,
@@ -473,7 +480,14 @@ class Config:
     anonymous_login_user: str = "guest"
     # Password of that user.
     anonymous_login_pass: Secret = field(default="guest", repr=False)
+    # Who checks passwords, in order: `internal` (the users of the definitions), `http:internal`,
+    # `ldap:internal`. The first that accepts a login counts; what the user may is in the
+    # definitions.
+    auth_backends: tuple[BackEndEntry, ...] = ("internal",)
     auth: AuthSection = field(default_factory=AuthSection)
+    auth_http: AuthHttpSection = field(default_factory=AuthHttpSection)
+    auth_ldap: AuthLdapSection = field(default_factory=AuthLdapSection)
+    auth_cache: AuthCacheSection = field(default_factory=AuthCacheSection)
     oauth: OauthSection = field(default_factory=OauthSection)
     tls: TlsSection = field(default_factory=TlsSection)
     # Users of an empty node, with passwords or hashes, tags and permissions. A node with data keeps
@@ -631,6 +645,7 @@ def _check_listeners(config: Config) -> None:
             "for it is without TLS"
         )
     check_oauth(config.oauth)
+    check_back_ends(config.auth_backends, config.auth_http, config.auth_ldap)
     check_tls(config.tls, [name for name, is_set in over_tls.items() if is_set])
     check_proxies(listeners.proxy_protocol, listeners.proxy_trusted)
     if not listeners.plain and listeners.amqps is None:
@@ -698,7 +713,8 @@ def _check_user(user: UserConfig, vhosts: tuple[str, ...]) -> None:
         raise ConfigError(f"{where}: allowed: one of password and password_hash")
     if user.password == "":
         raise ConfigError(f"{where}: the password is empty; allowed: one or more characters")
-    fault = hash_fault(user.password_hash, user.hashing) if user.password_hash is not None else None
+    # An empty hash is no password: another back end or a certificate lets the user in.
+    fault = hash_fault(user.password_hash, user.hashing) if user.password_hash else None
     if fault is not None:
         raise ConfigError(f"{where}: password_hash: {fault}")
     for permission in user.permissions:

@@ -248,9 +248,23 @@ OAUTH: Final = {
     "oauth.verify_audience": "false", "oauth.user_claims": "email,sub",
     "oauth.scope_claims": "scope,roles", "oauth.leeway_s": "5", "oauth.keys_max_age_s": "60",
 }  # fmt: skip
+BACK_ENDS: Final = {
+    "auth_backends": "internal,http:internal,ldap:internal", "auth_cache.cache_ttl": "100",
+    "auth_http.http_method": "get", "auth_http.user_path": "https://h/u",
+    "auth_http.request_timeout": "100", "auth_http.requests_max": "1",
+    "auth_http.cacertfile": "/a", "auth_http.certfile": "/b", "auth_http.keyfile": "/c",
+    "auth_ldap.servers": "a,b", "auth_ldap.port": "1", "auth_ldap.use_ssl": "true",
+    "auth_ldap.use_starttls": "false", "auth_ldap.cacertfile": "/d",
+    "auth_ldap.verify": "verify_none", "auth_ldap.timeout": "100",
+    "auth_ldap.connections_max": "1", "auth_ldap.user_dn_pattern": "cn=${username}",
+    "auth_ldap.dn_lookup_attribute": "uid", "auth_ldap.dn_lookup_base": "o=b",
+    "auth_ldap.dn_lookup_bind": "account", "auth_ldap.bind_dn": "cn=n",
+    "auth_ldap.bind_password": "x",
+}  # fmt: skip
 OTHERS = {
     **SECURITY,
     **OAUTH,
+    **BACK_ENDS,
     **WEB_AMQP,
     "listeners.direct": "h:8",
     "listeners.reuse_port": "true",

@@ -1,0 +1,208 @@
+"""Services outside the node that check passwords: asked within limits, in the order of settings.
+
+`AskedBackEnd` bounds what one service is asked: so many requests at a time, each within its time
+limit, so many waiting, and the same request once at a time. A password that it accepted is
+remembered for a while, as its HMAC. A service that cannot be asked accepts nothing; the log says so
+once in FAULT_LOG_S, and when it answers again.
+
+`BackEnds` goes through the entries of `auth_backends` for a login. The first that accepts it
+counts; one that cannot be asked is passed over. What the user may is in the definitions, so a user
+that they do not have is refused.
+"""
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from time import monotonic
+from typing import Final, Protocol
+
+from node.auth.access import AccessView
+from node.auth.login import Accepted, Check, Refused, on_one_line
+
+log = logging.getLogger("warren.connection")
+
+WAITING_MAX: Final = 4096  # requests of one service; more are refused
+REMEMBERED_MAX: Final = 4096  # logins of one service
+FAULT_LOG_S: Final = 10.0
+INTERNAL: Final = "internal"  # the definitions
+
+Tags = tuple[str, ...]
+Internal = Callable[[Check], Awaitable[Accepted | Refused]]
+
+
+class BackEndsUnavailable(Exception):
+    """A service cannot be asked as it is configured; the text is for the operator."""
+
+
+class BackEndDown(Exception):
+    """It cannot be asked now, or its answer cannot be understood; the text is for the log."""
+
+
+class BackEnd(Protocol):
+    """One service. BackEndDown: it cannot be asked now."""
+
+    @property
+    def name(self) -> str:
+        """As in `auth_backends`."""
+
+    async def authenticate(self, user: str, password: bytes) -> Tags | None:
+        """The tags that it gives the user; None: the password is not the user's."""
+
+    async def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Of one back end."""
+
+    requests_max: int
+    timeout_s: float
+    lifetime_s: float
+
+
+class FaultLog:
+    """Says that a back end cannot be asked, now and then."""
+
+    def __init__(self, name: str, clock: Callable[[], float]) -> None:
+        self._name = name
+        self._clock = clock
+        self._said_s = float("-inf")
+        self._unsaid_count = 0
+        self._is_down = False
+
+    def failed(self, why: str) -> None:
+        self._is_down = True
+        if self._clock() - self._said_s < FAULT_LOG_S:
+            self._unsaid_count += 1
+            return
+        more = f" ({self._unsaid_count} more requests failed before)" if self._unsaid_count else ""
+        text = "the back end '%s' cannot be asked, logins that need it are refused: %s%s"
+        log.error(text, self._name, why, more)
+        self._said_s = self._clock()
+        self._unsaid_count = 0
+
+    def answered(self) -> None:
+        if self._is_down:
+            self._is_down = False
+            self._unsaid_count = 0
+            self._said_s = float("-inf")
+            log.info("the back end '%s' answers again", self._name)
+
+
+class AskedBackEnd:
+    """See the module."""
+
+    def __init__(
+        self, back_end: BackEnd, limits: Limits, clock: Callable[[], float] = monotonic
+    ) -> None:
+        self._back_end = back_end
+        self._limits = limits
+        self._clock = clock
+        self._turn = asyncio.Semaphore(limits.requests_max)
+        self._under_way: dict[tuple[str, bytes], asyncio.Task[Tags | None]] = {}
+        self._remembered: OrderedDict[tuple[str, bytes], tuple[Tags, float]] = OrderedDict()
+        self._faults = FaultLog(back_end.name, clock)
+
+    async def authenticate(self, user: str, password: bytes, proof: bytes) -> Tags | None:
+        """As the service does; `proof` stands for the password among what is remembered."""
+        key = user, proof
+        tags, until_s = self._remembered.get(key, ((), 0.0))
+        if self._clock() < until_s:
+            return tags
+        found = await self._request(key, password)
+        if found is not None:
+            self._remembered[key] = found, self._clock() + self._limits.lifetime_s
+            self._remembered.move_to_end(key)
+            if len(self._remembered) > REMEMBERED_MAX:
+                self._remembered.popitem(last=False)
+        return found
+
+    async def close(self) -> None:
+        for task in list(self._under_way.values()):
+            task.cancel()
+        await self._back_end.close()
+
+    async def _request(self, key: tuple[str, bytes], password: bytes) -> Tags | None:
+        """Join the request of that key, or make one. It goes on if a client leaves meanwhile."""
+        task = self._under_way.get(key)
+        if task is None:
+            if len(self._under_way) >= WAITING_MAX:
+                why = f"{WAITING_MAX} requests wait for it"
+                self._faults.failed(why)
+                raise BackEndDown(why)
+            task = asyncio.get_running_loop().create_task(self._within_limits(key[0], password))
+            self._under_way[key] = task
+            task.add_done_callback(lambda done: self._done(key, done))
+        return await asyncio.shield(task)
+
+    def _done(self, key: tuple[str, bytes], task: "asyncio.Task[Tags | None]") -> None:
+        self._under_way.pop(key, None)
+        if not task.cancelled():
+            task.exception()  # Those who wait have it; there may be none left.
+
+    async def _within_limits(self, user: str, password: bytes) -> Tags | None:
+        try:
+            async with asyncio.timeout(self._limits.timeout_s), self._turn:
+                answer = await self._back_end.authenticate(user, password)
+        except TimeoutError:
+            why = f"no answer within {self._limits.timeout_s:g} s"
+            self._faults.failed(why)
+            raise BackEndDown(why) from None
+        except BackEndDown as error:
+            self._faults.failed(str(error))
+            raise
+        except Exception as error:  # A fault of ours, or of a library, refuses this login alone.
+            log.exception("the back end '%s': internal error", self._back_end.name)
+            raise BackEndDown("internal error") from error
+        self._faults.answered()
+        return answer
+
+
+class BackEnds:
+    """See the module."""
+
+    def __init__(
+        self, names: Sequence[str], asked: Mapping[str, AskedBackEnd], access: AccessView
+    ) -> None:
+        """`names` in their order; `asked` has all of them but `internal`."""
+        self._names = names
+        self._asked = asked
+        self._access = access
+
+    async def login(self, check: Check, internal: Internal) -> Accepted | Refused:
+        """Decide a login; `internal` does so by the definitions."""
+        reasons: list[str] = []
+        is_unseen = False
+        for name in self._names:
+            try:
+                outcome = await self._try(name, check, internal)
+            except BackEndDown as error:
+                is_unseen = True
+                reasons.append(f"'{name}' cannot be asked: {error}")
+                continue
+            if isinstance(outcome, Accepted):
+                return outcome
+            reasons.append(outcome)
+        shown = on_one_line(check.credentials.user)
+        text = f"{check.mechanism} login refused: user '{shown}': {'; '.join(reasons)}"
+        return Refused(text, check.credentials.user, is_unseen)
+
+    async def close(self) -> None:
+        for each in self._asked.values():
+            await each.close()
+
+    async def _try(self, name: str, check: Check, internal: Internal) -> Accepted | str:
+        """The login, or why there is none."""
+        if name == INTERNAL:
+            outcome = await internal(check)
+            return outcome if isinstance(outcome, Accepted) else f"refused by '{name}'"
+        user = check.credentials.user
+        tags = await self._asked[name].authenticate(user, check.credentials.password, check.proof)
+        if tags is None:
+            return f"refused by '{name}'"
+        record = self._access.user(user)
+        if record is None:
+            return f"accepted by '{name}', and unknown to the definitions"
+        return Accepted(user, tuple(dict.fromkeys((*tags, *record.tags))))

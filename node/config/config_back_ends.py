@@ -1,0 +1,146 @@
+"""Settings of services that check passwords in place of the definitions.
+
+`auth_backends` says which are asked, in order; see docs/SECURITY.md. The names of sections and keys
+are those of RabbitMQ's plug-ins where these have one.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Final, Literal
+from urllib.parse import urlsplit
+
+from msgspec import Meta
+
+from node.config.config_layers import ConfigError, Secret
+
+INTERNAL: Final = "internal"
+HTTP: Final = "http"
+LDAP: Final = "ldap"
+
+BackEndEntry = Literal["internal", "http:internal", "ldap:internal"]
+Bind = Literal["as_user", "anon", "account"]
+Timeout = Annotated[int, Meta(ge=100, le=120_000)]
+
+
+def names_of(entries: Sequence[str]) -> tuple[str, ...]:
+    """Who checks passwords, by the entries of `auth_backends`."""
+    return tuple(each.partition(":")[0] for each in entries)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuthHttpSection:
+    """The back end `http`: a service that answers `allow`, `allow TAG ...` or `deny` to `username`
+    and `password`."""
+
+    # How the service is asked: fields of a form, or of the query of the address, which is often
+    # logged.
+    http_method: Literal["post", "get"] = "post"
+    # Address of the service.
+    user_path: str = ""
+    # Milliseconds in which a request is answered, with the time that it waits for others.
+    request_timeout: Timeout = 5000
+    # Requests under way at a time; more wait.
+    requests_max: Annotated[int, Meta(ge=1, le=1024)] = 64
+    # PEM file with the authorities that are trusted for https; none: those of the system.
+    cacertfile: Path | None = None
+    # PEM file with the certificate that this node shows.
+    certfile: Path | None = None
+    # Its private key.
+    keyfile: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuthLdapSection:
+    """The back end `ldap`: a directory; needs `pip install warrenmq[ldap]`."""
+
+    # Names or addresses of servers; the first that answers is used.
+    servers: tuple[str, ...] = ()
+    # Their port.
+    port: Annotated[int, Meta(ge=1, le=65535)] = 389
+    # Whether connections are over TLS from the beginning (port 636).
+    use_ssl: bool = False
+    # Whether connections change to TLS before anything is sent.
+    use_starttls: bool = False
+    # PEM file with the authorities that are trusted; none: those of the system.
+    cacertfile: Path | None = None
+    # Whether the certificate of the server must be good and have its name.
+    verify: Literal["verify_peer", "verify_none"] = "verify_peer"
+    # Milliseconds in which a login is decided, with the time that it waits for others.
+    timeout: Timeout = 5000
+    # Connections at a time; more wait.
+    connections_max: Annotated[int, Meta(ge=1, le=64)] = 8
+    # The name that binds: ${username} is what the user typed.
+    user_dn_pattern: str = "${username}"
+    # The attribute that is searched for what the user typed, to find the name that binds; empty:
+    # the pattern is that name.
+    dn_lookup_attribute: str = ""
+    # Where it is searched.
+    dn_lookup_base: str = ""
+    # Who searches: the user after the bind, or before it an anonymous bind or `bind_dn`.
+    dn_lookup_bind: Bind = "as_user"
+    # The account of this node in the directory.
+    bind_dn: str = ""
+    # Password of that account.
+    bind_password: Secret = field(default="", repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuthCacheSection:
+    """How long this node goes by an answer of the back ends `http` and `ldap`."""
+
+    # Milliseconds for which a password is remembered that a back end has accepted.
+    cache_ttl: Annotated[int, Meta(ge=100, le=86_400_000)] = 15_000
+
+
+def check_back_ends(entries: Sequence[str], http: AuthHttpSection, ldap: AuthLdapSection) -> None:
+    """ConfigError: a back end is named that could not be asked."""
+    if not entries or len(set(entries)) != len(entries):
+        raise ConfigError(
+            "auth_backends: allowed: one or more of internal, http:internal, ldap:internal, each "
+            "of them once"
+        )
+    names = names_of(entries)
+    if HTTP in names:
+        _check_http(http)
+    if LDAP in names:
+        _check_ldap(ldap)
+
+
+def _check_http(http: AuthHttpSection) -> None:
+    try:
+        parts = urlsplit(http.user_path)
+        is_fit = parts.scheme in ("http", "https") and bool(parts.hostname) and not parts.query
+    except ValueError:
+        is_fit = False
+    if not is_fit:
+        raise ConfigError(
+            f"auth_http.user_path = '{http.user_path}': allowed with 'http:internal' in "
+            "auth_backends: an http or https address without a query"
+        )
+    if (http.certfile is None) != (http.keyfile is None):
+        raise ConfigError("auth_http.certfile and auth_http.keyfile: allowed: both or none")
+
+
+def _check_ldap(ldap: AuthLdapSection) -> None:
+    if not ldap.servers:
+        raise ConfigError(
+            "auth_ldap.servers is not set; allowed with 'ldap:internal' in auth_backends: one or "
+            "more names"
+        )
+    if ldap.use_ssl and ldap.use_starttls:
+        raise ConfigError("auth_ldap.use_ssl and auth_ldap.use_starttls: allowed: one of them")
+    pattern = ldap.user_dn_pattern
+    if "${username}" not in pattern:
+        raise ConfigError(
+            f"auth_ldap.user_dn_pattern = '{pattern}': allowed: text with ${{username}}"
+        )
+    if bool(ldap.dn_lookup_attribute) != bool(ldap.dn_lookup_base):
+        raise ConfigError(
+            "auth_ldap.dn_lookup_attribute and auth_ldap.dn_lookup_base: allowed: both or none"
+        )
+    if ldap.dn_lookup_bind == "account" and not (ldap.bind_dn and ldap.bind_password):
+        raise ConfigError(
+            "auth_ldap.dn_lookup_bind is 'account'; allowed: only with auth_ldap.bind_dn and "
+            "auth_ldap.bind_password"
+        )
