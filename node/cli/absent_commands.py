@@ -17,9 +17,7 @@ BY_SERVICE: Final = (
 )
 NO_MIRRORS: Final = "list_policies and list_queues show which queues have mirrors"
 BY_POLICY: Final = "set a policy with max-age or max-length-bytes"
-NO_ENCRYPTION: Final = (
-    "values of the configuration are not encrypted: write file:PATH or env:NAME in their place"
-)
+BY_ENCODE: Final = "values of the configuration are encrypted by encode, decrypted by decode"
 BY_LOGROTATE: Final = (
     "the log is a file that others rotate: move it away and send SIGHUP to the node (logrotate)"
 )
@@ -48,9 +46,8 @@ ABSENT: Final[Mapping[str, str]] = {
     ),
     "coordinator_status": "streams have no coordinator: see stream_status",
     "set_stream_retention_policy": BY_POLICY,
-    **dict.fromkeys(
-        ("encode", "decode", "encrypt_conf_value", "decrypt_conf_value"), NO_ENCRYPTION
-    ),
+    "encrypt_conf_value": BY_ENCODE,
+    "decrypt_conf_value": BY_ENCODE,
     "rotate_logs": BY_LOGROTATE,
     **dict.fromkeys(("log_tail", "log_tail_stream"), IN_FILE),
     **dict.fromkeys(

@@ -2,6 +2,7 @@
 traces, feature flags. What is not kept in the definitions is in force until the node restarts.
 """
 
+from collections.abc import Callable
 from typing import Final, TextIO
 
 from node.cli.api import Api
@@ -16,6 +17,8 @@ from node.cli.verbs import (
     own_node,
     path,
 )
+from node.config.config_layers import passphrase
+from node.config.encrypted_values import decrypt, encrypt
 
 UNITS: Final = {
     "": 1, "k": 1 << 10, "ki": 1 << 10, "kib": 1 << 10, "kb": 10**3, "m": 1 << 20, "mi": 1 << 20,
@@ -177,7 +180,26 @@ def hash_password(api: Api, options: Options, out: TextIO) -> None:
     done(options, out, str(hashed), answer)
 
 
+def encode(api: Api, options: Options, out: TextIO) -> None:
+    """Asks no node."""
+    _crypt(encrypt, options, out)
+
+
+def decode(api: Api, options: Options, out: TextIO) -> None:
+    """Asks no node."""
+    _crypt(decrypt, options, out)
+
+
+def _crypt(work: Callable[[str, str], str], options: Options, out: TextIO) -> None:
+    try:
+        text = work(options.value, options.passphrase or passphrase())
+    except ValueError as error:
+        raise BadCall(str(error)) from error
+    done(options, out, text, text)
+
+
 NAME: Final = Argument("name")
+CRYPT: Final = (Argument("value"), Argument("passphrase", default=""))
 RUNNING: Final[Commands] = {
     "set_vm_memory_high_watermark": Verb(
         "set the memory watermark of a node: a share of the memory, or: absolute BYTES",
@@ -290,6 +312,13 @@ RUNNING: Final[Commands] = {
         (Argument("username"), Argument("reason")),
         close_all_user_connections,
     ),
+    "encode": Verb(
+        "encrypt a password for the configuration; the passphrase: WARREN_CONFIG_PASSPHRASE",
+        "",
+        CRYPT,
+        encode,
+    ),
+    "decode": Verb("decrypt what encode has encrypted", "", CRYPT, decode),
     "hash_password": Verb(
         "hash a password as definitions keep it",
         "",

@@ -16,12 +16,16 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 import msgspec
 from msgspec import Meta
 
+from node.config.encrypted_values import PASSPHRASE, decrypt
+
 T = TypeVar("T")
 
 ENVIRONMENT_PREFIX = "WARREN_"
 # Names with our prefix that are not settings of a node: other programs of the project read
 # them, and the nodes that they start inherit them.
-ENVIRONMENT_APART = frozenset({"WARREN_PURE", "WARREN_CONFIG", "WARREN_TOOLS", "WARREN_TOXIPROXY"})
+ENVIRONMENT_APART = frozenset(
+    {"WARREN_PURE", "WARREN_CONFIG", "WARREN_TOOLS", "WARREN_TOXIPROXY", PASSPHRASE}
+)
 # Variables of RabbitMQ's container image, so that its compose files start Warren unchanged.
 RABBITMQ_PREFIX = "RABBITMQ_"
 RABBITMQ_NAMES: Mapping[str, str] = {
@@ -41,7 +45,8 @@ BYTE_UNITS: Mapping[str, int] = {
 _IN_BYTES = "bytes"
 ByteCount = Annotated[int, Meta(extra={"unit": _IN_BYTES})]  # also written as "256MiB"
 
-# Never shown. Also written as "file:PATH", the first line of a file, or "env:NAME".
+# Never shown. Also written as "file:PATH", the first line of a file, "env:NAME", or
+# "encrypted:BASE64" (`node.config.encrypted_values`).
 Secret = Annotated[str, Meta(extra={"secret": True})]
 SECRET_BYTES_MAX = 65536  # of such a file
 
@@ -277,7 +282,8 @@ def _read_text(text: str, kind: Any) -> object:
 
 
 def revealed(raw: str) -> str:
-    """A secret that is written here, in a file, or in the environment; ValueError: it is not there.
+    """A secret that is written here, encrypted or not, in a file, or in the environment;
+    ValueError: it is not there.
 
     What begins with `plain:` is the rest of it, whatever that looks like.
     """
@@ -295,7 +301,17 @@ def revealed(raw: str) -> str:
         if where not in os.environ:
             raise ValueError(f"the environment has no {where}")
         return os.environ[where]
+    if how == "encrypted" and separator:
+        return decrypt(where, passphrase())
     return where if how == "plain" and separator else raw
+
+
+def passphrase() -> str:
+    """That of encrypted values; ValueError: the environment does not say it."""
+    text = os.environ.get(PASSPHRASE, "")
+    if not text:
+        raise ValueError(f"the environment has no {PASSPHRASE}")
+    return revealed(text) if text.startswith("file:") else text
 
 
 def is_secret(kind: Any) -> bool:
