@@ -7,8 +7,8 @@
     python deploy/migrate.py finish --old ... --new ...
 
 `start` and `finish` take `--dry-run`: they print what they would change, and change nothing. The
-old cluster is only read. docs/MIGRATION.md has the order of the steps. Needs Python 3.11 and no
-package. Exit status: 0 done, 1 a check failed, 2 wrong arguments, 3 a broker did not answer.
+old cluster is only read. docs/guide/migration.md has the order of the steps. Needs Python 3.11 and
+no package. Exit status: 0 done, 1 a check failed, 2 wrong arguments, 3 a broker did not answer.
 """
 
 import argparse

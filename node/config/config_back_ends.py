@@ -1,7 +1,7 @@
 """Settings of services that check passwords in place of the definitions.
 
-`auth_backends` says which are asked, in order; see docs/SECURITY.md. The names of sections and keys
-are those of RabbitMQ's plug-ins where these have one.
+`auth_backends` says which are asked, in order; see docs/guide/security.md. The names of sections
+and keys are those of RabbitMQ's plug-ins where these have one.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """Settings of TLS and of logins, and the rules between them.
 
 `tls` holds for all listeners that speak TLS; `tls.management` and `tls.cluster` say what is
-different there. Which listeners do, `listeners` says. See docs/SECURITY.md.
+different there. Which listeners do, `listeners` says. See docs/guide/security.md.
 """
 
 from collections.abc import Sequence

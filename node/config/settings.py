@@ -344,7 +344,7 @@ class DiskFreeLimitSection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddressesSection:
-    """Limits of a node that hold beside those of its addresses (docs/ADDRESSES.md)."""
+    """Limits of a node that hold beside those of its addresses (docs/guide/addresses.md)."""
 
     # Bytes of messages of all queues of the node together, in memory; -1: no limit.
     global_max_size: Annotated[ByteCount, Meta(ge=-1)] = -1

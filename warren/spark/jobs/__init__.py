@@ -1,1 +1,1 @@
-"""Data pipelines on Spark: `python -m warren.spark JOB`. See docs/SPARK.md."""
+"""Data pipelines on Spark: `python -m warren.spark JOB`. See docs/guide/spark-source.md."""
