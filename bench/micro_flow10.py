@@ -13,9 +13,10 @@ import platform
 from bench.micro_wire import measure
 from bench.micro_wire10 import data_section, frame, transfer
 from warren.wire.amqp10 import session as session_module
+from warren.wire.amqp10.arrivals import Received
 from warren.wire.amqp10.connection import Connection
 from warren.wire.amqp10.deliver import write_transfers
-from warren.wire.amqp10.events import AttachRequested, Received
+from warren.wire.amqp10.events import AttachRequested
 from warren.wire.amqp10.handshake import AMQP_HEADER, SASL_HEADER
 from warren.wire.amqp10.limits import Limits
 from warren.wire.amqp10.link import Link

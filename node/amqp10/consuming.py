@@ -39,11 +39,11 @@ from queues.sessions.credit import LINK, CreditActor
 from queues.sessions.unacked import TagRun, Unacked
 from queues.streams.host import StreamHost
 from warren.wire.amqp10.errors import Condition, ProtocolError, Scope
-from warren.wire.amqp10.events import RELEASED
 from warren.wire.amqp10.link import SENDER_SETTLED, Link
 from warren.wire.amqp10.sender import QueueCredit, Run
 from warren.wire.amqp10.serial import MASK
 from warren.wire.amqp10.session import Session
+from warren.wire.amqp10.settling import RELEASED
 
 log = logging.getLogger("warren.connection")
 

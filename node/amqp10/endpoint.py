@@ -39,6 +39,7 @@ from queues.routing.pace import RoutingShare
 from queues.sessions.counts import Counts
 from queues.sessions.credit import CONNECTION, CreditActor, CreditSpec
 from queues.sessions.publishing import Held
+from warren.wire.amqp10.arrivals import Received
 from warren.wire.amqp10.connection import Connection
 from warren.wire.amqp10.errors import Condition, ProtocolError
 from warren.wire.amqp10.events import (
@@ -52,7 +53,6 @@ from warren.wire.amqp10.events import (
     LinkFailed,
     LoginRequested,
     OpenRequested,
-    Received,
     Responded,
     SessionBegun,
     SessionEnded,

@@ -28,11 +28,15 @@ from queues.sessions.credit import LINK, CreditActor
 from queues.sessions.publishing import Decided, Gate, Publisher, Targets
 from queues.sessions.unacked import TagRun, Unacked
 from warren.wire.amqp10.errors import Condition, ProtocolError, Scope
-from warren.wire.amqp10.events import ACCEPTED, REJECTED, RELEASED
 from warren.wire.amqp10.link import Link
 from warren.wire.amqp10.performatives import DeliveryState, Error, Rejected
 from warren.wire.amqp10.serial import MASK
 from warren.wire.amqp10.session import Session
+from warren.wire.amqp10.settling import (
+    ACCEPTED,
+    REJECTED,
+    RELEASED,
+)
 from warren.wire.amqp10.transfers import Transfers
 from warren.wire.amqp10.values import ULong
 from warren.wire.errors import ProtocolError as Refusal

@@ -32,11 +32,11 @@ from queues.conversion.annotated import words_of
 from queues.machine.annotations import WORDS_BYTES_MAX
 from queues.machine.commands import ACCEPT, FAIL, REJECT, RELEASE
 from queues.sessions.unacked import TagRun, Unacked
-from warren.wire.amqp10 import events
+from warren.wire.amqp10 import settling
+from warren.wire.amqp10.arrivals import Received
 from warren.wire.amqp10.errors import Condition, ProtocolError, Scope
 from warren.wire.amqp10.events import (
     AttachRequested,
-    Received,
     Settled,
     Withdrawn,
 )
@@ -395,12 +395,12 @@ class Session10:
     def settled(self, event: Settled) -> None:
         """The client's word on deliveries first..last."""
         outcome = event.outcome
-        if not event.sent or outcome == events.RECEIVED:
+        if not event.sent or outcome == settling.RECEIVED:
             return
-        if outcome == events.UNDECIDED and not event.settled:
+        if outcome == settling.UNDECIDED and not event.settled:
             return
         transaction = b""
-        if outcome == events.OTHER:
+        if outcome == settling.OTHER:
             if not isinstance(event.state, TransactionalState):
                 text = "a disposition of deliveries with the state of a coordinator"
                 self.fail(ProtocolError(Condition.NOT_ALLOWED, text, Scope.SESSION))
@@ -431,7 +431,7 @@ class Session10:
 
     def tell_settled(self, runs: list[TagRun], event: Settled) -> None:
         """The client waits for us to settle, too."""
-        outcome: i64 = events.RELEASED if event.outcome == events.UNDECIDED else event.outcome
+        outcome: i64 = settling.RELEASED if event.outcome == settling.UNDECIDED else event.outcome
         for run in runs:
             self.core.settle_sent(run.tag & MASK, run.count, outcome, event.state)
         self.owner.mark()
@@ -507,19 +507,19 @@ class Session10:
 def within(event: Settled, state: TransactionalState) -> Settled:
     """The event with the outcome that the transactional state holds; without one: accepted."""
     inner = state.outcome
-    outcome: i64 = events.ACCEPTED if inner is None else outcome_of(inner)
+    outcome: i64 = settling.ACCEPTED if inner is None else outcome_of(inner)
     kept = inner if says_more(inner) else None
     return Settled(event.session, event.sent, event.first, event.last, event.settled, outcome, kept)
 
 
 def queue_outcome(event: Settled) -> i64:
     """What an outcome means to the queue."""
-    if event.outcome == events.ACCEPTED:
+    if event.outcome == settling.ACCEPTED:
         return ACCEPT
-    if event.outcome == events.REJECTED:
+    if event.outcome == settling.REJECTED:
         return REJECT
     state = event.state
-    if event.outcome == events.MODIFIED and isinstance(state, Modified):
+    if event.outcome == settling.MODIFIED and isinstance(state, Modified):
         if state.undeliverable_here:
             return REJECT
         if state.delivery_failed:

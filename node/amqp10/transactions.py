@@ -35,7 +35,7 @@ from queues.machine.commands import FAIL
 from queues.sessions.unacked import TagRun, Unacked
 from warren.wire.amqp10.descriptors import AMQP_VALUE
 from warren.wire.amqp10.errors import Condition, ProtocolError, Scope
-from warren.wire.amqp10.events import ACCEPTED, REJECTED, Settled
+from warren.wire.amqp10.events import Settled
 from warren.wire.amqp10.link import Link
 from warren.wire.amqp10.message import Sections
 from warren.wire.amqp10.output import error_of
@@ -52,6 +52,10 @@ from warren.wire.amqp10.performatives import (
 )
 from warren.wire.amqp10.reader import decode_value
 from warren.wire.amqp10.session import Session
+from warren.wire.amqp10.settling import (
+    ACCEPTED,
+    REJECTED,
+)
 from warren.wire.amqp10.transfers import Transfers, payload_at
 from warren.wire.amqp10.values import Described
 from warren.wire.buffer import read_i32_le

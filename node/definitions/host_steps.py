@@ -15,8 +15,7 @@ from node.turn import Turn
 from queues.bodies.store import BodyBudget
 from queues.definitions.metadata import Metadata
 from queues.definitions.metadata_commands import Command, DeleteQueue
-from queues.hosts.host_interfaces import Steppable, Waking
-from queues.hosts.queue_core import QueueCore
+from queues.hosts.host_interfaces import BodyOwner, Steppable, Waking
 from queues.machine.effects import SlowConsumer
 from queues.message import Chunk
 from warren.storage.tally import DiskUse, Tally
@@ -88,17 +87,17 @@ class HostSteps:
         if queue is not None:
             tell_slow_consumer(self._events, queue, effect)
 
-    def load(self, core: QueueCore, chunk: Chunk) -> None:
+    def load(self, owner: BodyOwner, chunk: Chunk) -> None:
         """Read the chunk's bytes from its page file, or from the log."""
 
         def done(result: bytes | Exception) -> None:
             self._turn.begin()
             if isinstance(result, Exception):
-                self.unreadable.failed(core, file_id, offset, result)
-                core.load_failed(chunk)
+                self.unreadable.failed(owner, file_id, offset, result)
+                owner.load_failed(chunk)
             else:
-                self.unreadable.succeeded(core, file_id, offset)
-                core.loaded(chunk, result)
+                self.unreadable.succeeded(owner, file_id, offset)
+                owner.loaded(chunk, result)
 
         pager = self._budget.pager
         file_id, offset = chunk.file_id, chunk.file_offset

@@ -8,21 +8,18 @@ during a resource alarm (`queues.dead_lettering.dead_letter_limits`). Compiled.
 """
 
 from collections import deque
-from typing import TYPE_CHECKING, Final, final
+from typing import Final, final
 
 from mypy_extensions import i64
 
 from queues.bodies.store import Store
 from queues.conversion.annotated import annotated
 from queues.hosts.body_reads import Reading
-from queues.hosts.host_interfaces import HELD, DeadLetterPublisher, Steps
+from queues.hosts.host_interfaces import HELD, BodyOwner, DeadLetterPublisher, Steps
 from queues.machine.annotations import Annotations
 from queues.machine.effects import Left
 from queues.machine.pending_dead_letters import DEATHS
 from queues.message import Chunk
-
-if TYPE_CHECKING:
-    from queues.hosts.queue_core import QueueCore
 
 BURY_MESSAGES: Final = 1024  # dead-lettered in one step
 BURY_BYTES: Final = 1 << 20
@@ -54,14 +51,14 @@ class Burying:
         self.noted = Annotations()
 
     def bury(
-        self, core: "QueueCore", dead_letter_publisher: DeadLetterPublisher, now_ms: i64
+        self, owner: BodyOwner, dead_letter_publisher: DeadLetterPublisher, now_ms: i64
     ) -> bool:
         """Publish dead letters and release their messages; True if no message waits any more."""
         if self._has_failed:
             self._has_failed = False
             self._rest_until_ms = now_ms + BURY_REST_MS
         if now_ms < self._rest_until_ms:
-            self._turn.wake_host(core, self._rest_until_ms)
+            self._turn.wake_host(owner, self._rest_until_ms)
             return False
         room: i64 = BURY_MESSAGES
         room_bytes: i64 = BURY_BYTES
@@ -71,21 +68,21 @@ class Burying:
             chunk = slot.chunk
             if chunk.data is None:
                 if chunk not in self._store.loading:
-                    self._reading.read_ahead(core, slot)
+                    self._reading.read_ahead(owner, slot)
                 return False  # `QueueCore.loaded` or `load_failed` continues.
             index = slot.index + first - slot.first
             some = min(i64(count), slot.first + slot.count - first, room)
             some = self._bury_run(dead_letter_publisher, chunk, index, first, some, DEATHS[reason])
             if some == HELD:
-                self._turn.wake_host(core, now_ms + HELD_REST_MS)
+                self._turn.wake_host(owner, now_ms + HELD_REST_MS)
                 return False
             if some == 0:
                 break
             room -= some
             room_bytes -= chunk.bytes_between(index, index + some)
-            self._end(core, some)
+            self._end(owner, some)
         if len(self.runs) > 0:
-            self._turn.mark_host_later(core)
+            self._turn.mark_host_later(owner)
             return False
         return True
 
@@ -110,14 +107,14 @@ class Burying:
             self.noted.take(first, 1)
         return taken
 
-    def _end(self, core: "QueueCore", some: i64) -> None:
+    def _end(self, owner: BodyOwner, some: i64) -> None:
         """The first `some` messages are published: release them."""
         first, count, reason = self.runs[0]
         if some == count:
             self.runs.popleft()
         else:
             self.runs[0] = (first + some, count - some, reason)
-        core.release(first, some)
+        owner.release(first, some)
 
     def load_failed(self, chunk: Chunk) -> bool:
         """Whether the first message is in this chunk, which cannot be read.

@@ -8,18 +8,15 @@ CROWDED_BYTES over its budget. A body that cannot be read is reported to the rea
 for it and to no others. What was looked at and is over the budget leaves memory again.
 """
 
-from typing import TYPE_CHECKING, Final, final
+from typing import Final, final
 
 from mypy_extensions import i64
 
 from queues.bodies.store import BodyBudget, Slot, Store, is_safe
+from queues.hosts.host_interfaces import BodyOwner, Steps
 from queues.machine.commands import SessionId
 from queues.message import Chunk
 from queues.queue_host import SessionSink, View
-
-if TYPE_CHECKING:
-    from queues.hosts.host_interfaces import Steps
-    from queues.hosts.queue_core import QueueCore
 
 UNSEEN_SLACK: Final = 4096  # messages above the last durable mark that may be delivered (0004)
 READ_AHEAD_BYTES: Final = 2 << 20
@@ -32,7 +29,7 @@ class Reading:
     """The reading side of one queue's store."""
 
     def __init__(
-        self, uid: i64, store: Store, budget: BodyBudget, turn: "Steps", heeds_marks: bool
+        self, uid: i64, store: Store, budget: BodyBudget, turn: Steps, heeds_marks: bool
     ) -> None:
         self._uid: i64 = uid
         self._store = store
@@ -51,19 +48,19 @@ class Reading:
         """From now on deliveries are in a replicated log, and need no delivered mark."""
         self._heeds_marks = False
 
-    def view(self, core: "QueueCore", sink: SessionSink, first: i64, count: i64) -> View | None:
+    def view(self, owner: BodyOwner, sink: SessionSink, first: i64, count: i64) -> View | None:
         """The head of these messages with their bytes, or None while they are being read, or
         while the log does not know yet that as much as that has been delivered.
         """
         slot = self._store.find(first)
         if slot.chunk.data is None:
             self._waiting[sink.session] = (sink, slot.chunk)
-            self.read_ahead(core, slot)
+            self.read_ahead(owner, slot)
             return None
         if self._viewed is not slot.chunk:
             self._view_next(slot.chunk)
             if self._ahead_seq > 0 and slot.first >= self._seen_seq:
-                self._read_on(core, slot)
+                self._read_on(owner, slot)
         offset = first - slot.first
         count = min(count, slot.count - offset)
         if slot.journaled and self._heeds_marks:
@@ -97,13 +94,13 @@ class Reading:
         self._waiting.pop(session, None)
         self._unmarked.pop(session, None)
 
-    def read_ahead(self, core: "QueueCore", slot: Slot) -> None:
+    def read_ahead(self, owner: BodyOwner, slot: Slot) -> None:
         """Ask for the bytes of this slot and of the next ones, up to READ_AHEAD_BYTES."""
         self._ahead_bytes = 0
         self._seen_seq = slot.first
-        self._ask(core, slot)
+        self._ask(owner, slot)
 
-    def _ask(self, core: "QueueCore", slot: Slot) -> None:
+    def _ask(self, owner: BodyOwner, slot: Slot) -> None:
         """From this slot on, until there is as much ahead as there may be."""
         loading = self._store.loading
         is_crowded = self._budget.used_bytes - self._budget.limit_bytes > CROWDED_BYTES
@@ -113,12 +110,12 @@ class Reading:
             chunk = at.chunk
             if chunk.data is None and chunk not in loading:
                 loading.add(chunk)
-                self._turn.load(core, chunk)
+                self._turn.load(owner, chunk)
             self._ahead_bytes += chunk.size() + LOAD_BYTES
             at = self._store.after(at)
         self._ahead_seq = 0 if at is None else at.first
 
-    def _read_on(self, core: "QueueCore", slot: Slot) -> None:
+    def _read_on(self, owner: BodyOwner, slot: Slot) -> None:
         """This slot is looked at for the first time since reading ahead began before it."""
         self._seen_seq = slot.first + slot.count
         self._ahead_bytes -= slot.chunk.size() + LOAD_BYTES
@@ -130,7 +127,7 @@ class Reading:
         if following is None:  # What was to come next is gone: the next miss starts again.
             self._ahead_seq = 0
         else:
-            self._ask(core, following)
+            self._ask(owner, following)
 
     def loaded(self, chunk: Chunk, data: bytes) -> None:
         """The bytes asked for by `Steps.load` are here."""

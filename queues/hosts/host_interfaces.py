@@ -13,7 +13,6 @@ from queues.machine.effects import SlowConsumer
 from queues.message import Chunk
 
 if TYPE_CHECKING:
-    from queues.hosts.queue_core import QueueCore
     from queues.queue_host import QueueHost
 
 HELD: Final = -1  # answer of `DeadLetterPublisher.bury`
@@ -34,6 +33,25 @@ class Waking(Protocol):
     def is_gone(self) -> bool: ...
 
 
+class BodyOwner(Steppable, Waking, Protocol):
+    """A queue whose bodies are read from disk (`QueueCore`)."""
+
+    name: str
+    vhost: str
+
+    @property
+    def uid(self) -> int: ...
+
+    def loaded(self, chunk: Chunk, data: bytes) -> None:
+        """The bytes asked for by `Steps.load` are here."""
+
+    def load_failed(self, chunk: Chunk) -> None:
+        """The bytes cannot be read."""
+
+    def release(self, first: i64, count: i64) -> None:
+        """These messages are settled: their bodies are not needed any more."""
+
+
 class Steps(Protocol):
     """Who steps the hosts at the end of a turn of the loop."""
 
@@ -51,8 +69,8 @@ class Steps(Protocol):
     def consumer_slow(self, uid: int, effect: SlowConsumer) -> None:
         """Tell operators that a consumer of the queue is slow."""
 
-    def load(self, core: "QueueCore", chunk: Chunk) -> None:
-        """Read the chunk's bytes from its file, then call `core.loaded(chunk)`."""
+    def load(self, owner: BodyOwner, chunk: Chunk) -> None:
+        """Read the chunk's bytes from its file, then call `owner.loaded` or `load_failed`."""
 
 
 @final

@@ -16,7 +16,8 @@ to consumers as late as that allows: before a command that could tell the differ
 and at the end of the batch. A consumer that leaves in a batch gets nothing of what came in it.
 
 Where the leader may change, `begin_streams` is called first: then sessions are
-`queues.machine.numbered_sessions`, and what that takes is in `queues.machine.leadership`. Compiled.
+`queues.machine.numbered_sessions`, and the rest is in `queues.machine.time_and_leadership`.
+Compiled.
 """
 
 from collections import deque
@@ -92,14 +93,6 @@ from queues.machine.effects import (
 from queues.machine.expiry import Arrivals, Calendar, bounded_lifetimes
 from queues.machine.known_ids import KnownIds, resized
 from queues.machine.last_values import LastValues
-from queues.machine.leadership import (
-    admit,
-    apply_leadership,
-    begin_consumer,
-    pass_over_bare,
-    refuse_all,
-    resume,
-)
 from queues.machine.leaving import Leaving as Leaving
 from queues.machine.leaving import begin_leave, leave_at_once
 from queues.machine.limiter import Limiter
@@ -110,8 +103,18 @@ from queues.machine.pending_dead_letters import DEATHS, PendingDeadLetters
 from queues.machine.published_numbers import Numbers
 from queues.machine.ready import Ready, alike
 from queues.machine.roster import Roster
-from queues.machine.timeouts_due import DUE_SLICE as DUE_SLICE
-from queues.machine.timeouts_due import expire_by_ttl, pass_time, return_all
+from queues.machine.time_and_leadership import DUE_SLICE as DUE_SLICE
+from queues.machine.time_and_leadership import (
+    admit,
+    apply_leadership,
+    begin_consumer,
+    expire_by_ttl,
+    pass_over_bare,
+    pass_time,
+    refuse_all,
+    resume,
+    return_all,
+)
 from queues.machine.traits import Traits
 from queues.runs.columns import Sparse
 from queues.runs.seqset import SeqSet
@@ -220,7 +223,7 @@ class Fifo:
         self.next_seq = next_seq
         self.delivered_high = min(redelivered_upto, next_seq - 1)
 
-    # Where the leader may change (queues.machine.leadership)
+    # Where the leader may change (queues.machine.time_and_leadership)
 
     def begin_streams(self) -> None:
         """Called of a machine without consumers and sessions."""
@@ -939,7 +942,7 @@ class Fifo:
         if first + count - 1 > self.delivered_high:
             self.delivered_high = first + count - 1
 
-    # Time (queues.machine.timeouts_due)
+    # Time (queues.machine.time_and_leadership)
 
     def due_by(self, due_ms: i64) -> None:
         if due_ms < self.due_ms:

@@ -1,8 +1,7 @@
 """The part of a machine's snapshot that there is where leaders change (docs/formats).
 
-Takes and gives what `queues.machine.leadership` keeps: sessions with numbered commands, processes
-that cannot be
-reached, rows of what consumers hold. `ValueError`: of no machine.
+Takes and gives what `queues.machine.time_and_leadership` keeps: sessions with numbered commands,
+processes that cannot be reached, rows of what consumers hold. `ValueError`: of no machine.
 """
 
 from typing import Final

@@ -19,6 +19,7 @@ from warren.client.management import Management
 from warren.client.publisher import Publisher
 from warren.client.sockets import Dial, now_ms
 from warren.client.url import BrokerUrl, parse_url
+from warren.wire.amqp10.arrivals import Received
 from warren.wire.amqp10.connection import Connection as Core
 from warren.wire.amqp10.events import (
     Closed,
@@ -32,7 +33,6 @@ from warren.wire.amqp10.events import (
     LoginRefused,
     MechanismsOffered,
     Opened,
-    Received,
     SessionEnded,
     SessionFailed,
     Settled,

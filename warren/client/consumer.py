@@ -22,7 +22,7 @@ from warren.client.inbox import Inbox
 from warren.client.links import LinkHandle, LinkHome, OnLinkState, Terms
 from warren.client.message import Message, try_decode
 from warren.client.state import LinkState
-from warren.wire.amqp10.events import ACCEPTED, MODIFIED, REJECTED, RELEASED, Settled
+from warren.wire.amqp10.events import Settled
 from warren.wire.amqp10.link import SENDER_SETTLED, SENDER_UNSETTLED
 from warren.wire.amqp10.performatives import (
     Attach,
@@ -35,6 +35,12 @@ from warren.wire.amqp10.performatives import (
     Target,
 )
 from warren.wire.amqp10.session import Session
+from warren.wire.amqp10.settling import (
+    ACCEPTED,
+    MODIFIED,
+    REJECTED,
+    RELEASED,
+)
 from warren.wire.amqp10.transfers import Transfers, payload_at
 from warren.wire.amqp10.values import Int
 from warren.wire.buffer import read_i32_le

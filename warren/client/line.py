@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from warren.client.sockets import TICK_S, Socket, now_ms
 from warren.wire.amqp10.connection import Connection as Core
-from warren.wire.amqp10.events import Ended, Event
+from warren.wire.amqp10.events import (
+    Ended,
+    Event,
+)
 from warren.wire.amqp10.link import Link
 from warren.wire.amqp10.sender import Run
 

@@ -11,7 +11,7 @@ from node.timers import Timers
 from node.turn import Turn
 from queues.bodies.extents import Columns
 from queues.bodies.store import BodyBudget
-from queues.hosts.host_interfaces import DeadLetterPublisher
+from queues.hosts.host_interfaces import BodyOwner, DeadLetterPublisher
 from queues.hosts.journal import Journal
 from queues.hosts.queue_core import DEFAULT, QueueCore
 from queues.hosts.quorum_member import QuorumMember
@@ -351,11 +351,11 @@ class GroupNode:
     def consumer_slow(self, uid: int, effect: SlowConsumer) -> None:
         """No test asks for it."""
 
-    def load(self, core: QueueCore, chunk: Chunk) -> None:
+    def load(self, owner: BodyOwner, chunk: Chunk) -> None:
         def done(result: bytes | Exception) -> None:
             self.turn.begin()
             assert isinstance(result, bytes), f"a body cannot be read: {result}"
-            core.loaded(chunk, result)
+            owner.loaded(chunk, result)
 
         self.wal.read(chunk.file_id, chunk.file_offset, chunk.size(), done)
 

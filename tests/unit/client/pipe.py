@@ -10,17 +10,16 @@ from node.amqp10.management import Management
 from tests.unit.node.fake_managed import FakeManaged, FakeRequester
 from tests.unit.wire.amqp10.peers import payloads, run_of
 from warren.client.sockets import Socket
+from warren.wire.amqp10.arrivals import Received
 from warren.wire.amqp10.connection import Connection as Core
 from warren.wire.amqp10.errors import Condition, ProtocolError, Scope
 from warren.wire.amqp10.events import (
-    ACCEPTED,
     AttachRequested,
     Ended,
     Event,
     Flowed,
     LoginRequested,
     OpenRequested,
-    Received,
     Settled,
     Withdrawn,
 )
@@ -28,6 +27,7 @@ from warren.wire.amqp10.limits import Limits
 from warren.wire.amqp10.link import ATTACHED, Link
 from warren.wire.amqp10.performatives import DeliveryState, Open, Source, Target
 from warren.wire.amqp10.sender import Run
+from warren.wire.amqp10.settling import ACCEPTED
 
 
 class Pipe(asyncio.Transport):

@@ -25,9 +25,14 @@ from warren.client import (
 from warren.client.dialling import Backoff
 from warren.client.message import decode_message
 from warren.wire.amqp10.errors import Condition, ProtocolError
-from warren.wire.amqp10.events import ACCEPTED, MODIFIED, REJECTED, RELEASED
 from warren.wire.amqp10.limits import Limits
 from warren.wire.amqp10.performatives import Error, Modified, Rejected
+from warren.wire.amqp10.settling import (
+    ACCEPTED,
+    MODIFIED,
+    REJECTED,
+    RELEASED,
+)
 
 URL = "amqp://guest:guest@somewhere/%2F"
 Q = "/queues/q"

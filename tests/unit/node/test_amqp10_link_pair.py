@@ -8,13 +8,13 @@ from node.amqp10.link_pair import LinkPair, ManagementLinks, is_management
 from node.amqp10.management import Management
 from tests.unit.node.fake_managed import FakeManaged, FakeRequester
 from tests.unit.wire.amqp10.peers import RECEIVER, SENDER, Raw, only
+from warren.wire.amqp10.arrivals import Received
 from warren.wire.amqp10.events import (
     AttachRequested,
     Event,
     Flowed,
     LinkDetached,
     LinkFailed,
-    Received,
     Withdrawn,
 )
 from warren.wire.amqp10.limits import Limits

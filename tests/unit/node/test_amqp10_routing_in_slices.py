@@ -14,7 +14,7 @@ from queues.sessions.publishing import Held
 from tests.unit.node.test_publish_plans import Room
 from tests.unit.wire.amqp10.peers import SENDER, Raw, transfer_frame
 from tests.unit.wire.amqp10.peers import frame as frame_of
-from warren.wire.amqp10.events import Received
+from warren.wire.amqp10.arrivals import Received
 from warren.wire.amqp10.transfers import Transfers
 
 STEP_S = 0.0011

@@ -11,8 +11,12 @@ from queues.machine.commands import ACCEPT, FAIL
 from queues.sessions.publishing import Held
 from queues.sessions.unacked import TagRun, Unacked
 from tests.unit.wire.amqp10.peers import Raw, only
+from warren.wire.amqp10.arrivals import Received
 from warren.wire.amqp10.errors import Condition, ProtocolError, Scope
-from warren.wire.amqp10.events import ACCEPTED, AttachRequested, Received, Settled
+from warren.wire.amqp10.events import (
+    AttachRequested,
+    Settled,
+)
 from warren.wire.amqp10.performatives import (
     Accepted,
     Attach,
@@ -23,6 +27,7 @@ from warren.wire.amqp10.performatives import (
     Disposition,
     Rejected,
 )
+from warren.wire.amqp10.settling import ACCEPTED
 from warren.wire.amqp10.values import Described, ULong
 from warren.wire.amqp10.writer import encode_value
 

@@ -3,7 +3,7 @@
 from queues.bodies.paging import Pager
 from queues.bodies.store import BodyBudget
 from queues.hosts.classic import ClassicHost
-from queues.hosts.host_interfaces import Steppable, Waking
+from queues.hosts.host_interfaces import BodyOwner, Steppable, Waking
 from queues.hosts.journal import Journal
 from queues.hosts.queue_core import DEFAULT, QueueCore
 from queues.machine.effects import SlowConsumer
@@ -27,7 +27,7 @@ class FakeNode:
         self.pager = Pager(self.pages, self.budget, 0)
         self.unused: list[int] = []
         self.slow: list[tuple[int, SlowConsumer]] = []
-        self.loads: list[tuple[QueueCore, Chunk]] = []
+        self.loads: list[tuple[BodyOwner, Chunk]] = []
         self.now_ms = 1000
         self.wakes: list[tuple[Waking, int]] = []
         self.later: list[Steppable] = []  # to be stepped in the next turn
@@ -59,8 +59,8 @@ class FakeNode:
     def consumer_slow(self, uid: int, effect: SlowConsumer) -> None:
         self.slow.append((uid, effect))
 
-    def load(self, core: QueueCore, chunk: Chunk) -> None:
-        self.loads.append((core, chunk))
+    def load(self, owner: BodyOwner, chunk: Chunk) -> None:
+        self.loads.append((owner, chunk))
 
     def turn(self) -> None:
         self._marked += self.later
@@ -78,9 +78,9 @@ class FakeNode:
     def answer_loads(self) -> None:
         """Read what was asked for from the files."""
         loads, self.loads = self.loads, []
-        for core, chunk in loads:
+        for owner, chunk in loads:
             if chunk.page_id > 0:
                 file, begin = self.pages.files[chunk.page_id], chunk.page_offset
             else:
                 file, begin = self.log.files[chunk.file_id], chunk.file_offset
-            core.loaded(chunk, bytes(file[begin : begin + chunk.size()]))
+            owner.loaded(chunk, bytes(file[begin : begin + chunk.size()]))

@@ -7,12 +7,11 @@ and of the link are raised as ProtocolError of that scope; the session settles t
 before the error, in the same run, is given out.
 """
 
-from typing import Final, NoReturn, final
+from typing import Final, NoReturn, Protocol, final
 
 from mypy_extensions import i64
 
 from warren.wire.amqp10.errors import Condition, ProtocolError, Scope
-from warren.wire.amqp10.events import Event, Received
 from warren.wire.amqp10.gather import Gathered
 from warren.wire.amqp10.link import (
     RECEIVER_SECOND,
@@ -27,6 +26,26 @@ from warren.wire.amqp10.transfers import Transfers, single
 from warren.wire.amqp10.windows import IncomingWindow
 
 TAG_BYTES_MAX: Final = 32
+
+
+@final
+class Received:
+    """Whole messages of one link: within its credit, its size and the session's window.
+
+    Their delivery-ids are `transfers.id_at`: messages of other links may have come between them.
+    A run with `transfers.transaction` was posted in that transaction.
+    The order of messages is that of their link; between links it is that of their first ones.
+    """
+
+    def __init__(self, link: Link, transfers: Transfers) -> None:
+        self.link = link
+        self.transfers = transfers
+
+
+class ReceivedSink(Protocol):
+    """The list of events of the connection, of which this module adds one kind only."""
+
+    def append(self, event: Received, /) -> None: ...
 
 
 @final
@@ -50,7 +69,7 @@ class Arrivals:
 
     # A run
 
-    def take_run(self, link: Link, run: Transfers, events: list[Event]) -> None:
+    def take_run(self, link: Link, run: Transfers, events: ReceivedSink) -> None:
         """Whole settled-alike messages with consecutive ids, found in place."""
         count: i64 = run.count
         allowed = self.window.left + self.window.window_max
@@ -69,7 +88,7 @@ class Arrivals:
         self.take_counted(link, receiver, run, events)
 
     def take_counted(
-        self, link: Link, receiver: Receiver, run: Transfers, events: list[Event]
+        self, link: Link, receiver: Receiver, run: Transfers, events: ReceivedSink
     ) -> None:
         """A run whose window and delivery-ids are accounted for."""
         count: i64 = run.count
@@ -94,7 +113,7 @@ class Arrivals:
         self.window.take(part.count)
         self.next_id = plus(part.delivery_id, part.count)
 
-    def _give(self, link: Link, receiver: Receiver, run: Transfers, events: list[Event]) -> None:
+    def _give(self, link: Link, receiver: Receiver, run: Transfers, events: ReceivedSink) -> None:
         """Messages for which there is credit; those before one that is too large count."""
         bytes_max = receiver.message_bytes_max
         if bytes_max > 0 and run.payload_max() > bytes_max:
@@ -111,7 +130,13 @@ class Arrivals:
     # One by one
 
     def take(
-        self, link: Link, transfer: Transfer, data: bytes, start: i64, end: i64, events: list[Event]
+        self,
+        link: Link,
+        transfer: Transfer,
+        data: bytes,
+        start: i64,
+        end: i64,
+        events: ReceivedSink,
     ) -> None:
         """One transfer frame that carries data[start:end]."""
         if not self.window.take(1):
@@ -145,7 +170,7 @@ class Arrivals:
         receiver: Receiver,
         transfer: Transfer,
         payload: bytes,
-        events: list[Event],
+        events: ReceivedSink,
     ) -> None:
         delivery_id = transfer.delivery_id
         if delivery_id is None:
@@ -175,7 +200,7 @@ class Arrivals:
         receiver: Receiver,
         transfer: Transfer,
         payload: bytes,
-        events: list[Event],
+        events: ReceivedSink,
     ) -> None:
         if transfer.delivery_id is not None and transfer.delivery_id != receiver.delivery_id:
             text = (
@@ -209,7 +234,7 @@ class Arrivals:
             text = f"unfinished messages hold more than {self._held.bytes_max} bytes"
             raise ProtocolError(Condition.RESOURCE_LIMIT_EXCEEDED, text, Scope.LINK)
 
-    def _finish(self, link: Link, receiver: Receiver, events: list[Event]) -> None:
+    def _finish(self, link: Link, receiver: Receiver, events: ReceivedSink) -> None:
         _check_settled(link, receiver.settled)
         delivery_id = receiver.delivery_id
         message_format = receiver.message_format

@@ -6,10 +6,11 @@ sessions are named by their objects, which stay the same from attach to detach: 
 already belong to another link when the host comes to read the event.
 """
 
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, final
 
 from mypy_extensions import i64
 
+from warren.wire.amqp10.arrivals import Received
 from warren.wire.amqp10.errors import ProtocolError
 from warren.wire.amqp10.performatives import (
     Attach,
@@ -20,34 +21,11 @@ from warren.wire.amqp10.performatives import (
     Flow,
     Open,
 )
+from warren.wire.amqp10.serial import plus
 
 if TYPE_CHECKING:
     from warren.wire.amqp10.link import Link
     from warren.wire.amqp10.session import Session
-    from warren.wire.amqp10.transfers import Transfers
-
-# Outcomes, in the order in which one turn's dispositions are written.
-REJECTED: Final = 0
-ACCEPTED: Final = 1
-RELEASED: Final = 2
-MODIFIED: Final = 3
-RECEIVED: Final = 4  # not an outcome: so far
-UNDECIDED: Final = 5  # no state at all
-OTHER: Final = 6  # a state of transactions
-
-
-@final
-class Received:
-    """Whole messages of one link: within its credit, its size and the session's window.
-
-    Their delivery-ids are `transfers.id_at`: messages of other links may have come between them.
-    A run with `transfers.transaction` was posted in that transaction.
-    The order of messages is that of their link; between links it is that of their first ones.
-    """
-
-    def __init__(self, link: "Link", transfers: "Transfers") -> None:
-        self.link = link
-        self.transfers = transfers
 
 
 @final
@@ -291,3 +269,22 @@ Event = (
     | Failed
     | Ended
 )
+
+
+def report(settled: Settled, events: list[Event]) -> None:
+    """Add the event, or make the one before it longer."""
+    size = len(events)
+    if size > 0 and settled.state is None:
+        before = events[size - 1]
+        if (
+            isinstance(before, Settled)
+            and before.session is settled.session
+            and before.state is None
+            and before.outcome == settled.outcome
+            and before.settled == settled.settled
+            and before.sent == settled.sent
+            and plus(before.last, 1) == settled.first
+        ):
+            before.last = settled.last
+            return
+    events.append(settled)

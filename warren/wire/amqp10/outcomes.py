@@ -12,10 +12,10 @@ from mypy_extensions import i64, mypyc_attr
 
 from warren.wire.amqp10 import descriptors
 from warren.wire.amqp10.dispositions import write_disposition
-from warren.wire.amqp10.events import MODIFIED
 from warren.wire.amqp10.output import Output, shortened
 from warren.wire.amqp10.performatives import DeliveryState, Disposition, Modified, Rejected
 from warren.wire.amqp10.serial import ahead, plus
+from warren.wire.amqp10.settling import MODIFIED
 
 KINDS: Final = MODIFIED + 1
 STATES: Final[list[int]] = [
@@ -23,7 +23,7 @@ STATES: Final[list[int]] = [
     descriptors.ACCEPTED,
     descriptors.RELEASED,
     descriptors.MODIFIED,
-]  # by the kinds of `events`
+]  # by kind
 
 
 @final

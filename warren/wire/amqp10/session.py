@@ -21,8 +21,6 @@ from warren.wire.amqp10.departures import Bodies, Departures
 from warren.wire.amqp10.dispositions import Dispositions
 from warren.wire.amqp10.errors import Condition, ProtocolError, Scope
 from warren.wire.amqp10.events import (
-    ACCEPTED,
-    MODIFIED,
     AttachRequested,
     Event,
     Flowed,
@@ -32,6 +30,7 @@ from warren.wire.amqp10.events import (
     Settled,
     Withdrawn,
     Writable,
+    report,
 )
 from warren.wire.amqp10.flows import Flows
 from warren.wire.amqp10.gather import Gathered
@@ -63,7 +62,13 @@ from warren.wire.amqp10.performatives import (
 from warren.wire.amqp10.receiver import Receiver
 from warren.wire.amqp10.sender import QueueCredit, Run, Sender
 from warren.wire.amqp10.serial import UINT_MAX, ahead, plus
-from warren.wire.amqp10.settling import outcome_of, outcome_of_descriptor, report, says_more
+from warren.wire.amqp10.settling import (
+    ACCEPTED,
+    MODIFIED,
+    outcome_of,
+    outcome_of_descriptor,
+    says_more,
+)
 from warren.wire.amqp10.transfers import Transfers
 from warren.wire.amqp10.windows import IncomingWindow, OutgoingWindow
 

@@ -1,4 +1,4 @@
-"""What the peer says of deliveries: delivery states as outcomes, and reports joined. Compiled.
+"""Delivery states as kinds of outcomes. Compiled.
 
 Pure functions; they raise nothing, for the states have been decoded.
 """
@@ -8,26 +8,23 @@ from typing import Final
 from mypy_extensions import i64
 
 from warren.wire.amqp10 import descriptors
-from warren.wire.amqp10.events import (
-    ACCEPTED,
-    MODIFIED,
-    OTHER,
-    RECEIVED,
-    REJECTED,
-    RELEASED,
-    UNDECIDED,
-    Event,
-    Settled,
-)
 from warren.wire.amqp10.performatives import Accepted, DeliveryState, Modified, Rejected, Released
 from warren.wire.amqp10.performatives import Received as ReceivedState
-from warren.wire.amqp10.serial import plus
+
+# Outcomes, in the order in which one turn's dispositions are written.
+REJECTED: Final = 0
+ACCEPTED: Final = 1
+RELEASED: Final = 2
+MODIFIED: Final = 3
+RECEIVED: Final = 4  # not an outcome: so far
+UNDECIDED: Final = 5  # no state at all
+OTHER: Final = 6  # a state of transactions
 
 OUTCOMES: Final[list[int]] = [ACCEPTED, REJECTED, RELEASED, MODIFIED]  # by descriptor
 
 
 def outcome_of(state: DeliveryState | None) -> i64:
-    """What a delivery state means, as the events name it."""
+    """What a delivery state means."""
     if state is None:
         return UNDECIDED
     if isinstance(state, Accepted):
@@ -56,22 +53,3 @@ def says_more(state: DeliveryState | None) -> bool:
         failed, elsewhere = state.delivery_failed, state.undeliverable_here
         return failed is not None or elsewhere is not None or state.message_annotations is not None
     return False
-
-
-def report(settled: Settled, events: list[Event]) -> None:
-    """Add the event, or make the one before it longer."""
-    size = len(events)
-    if size > 0 and settled.state is None:
-        before = events[size - 1]
-        if (
-            isinstance(before, Settled)
-            and before.session is settled.session
-            and before.state is None
-            and before.outcome == settled.outcome
-            and before.settled == settled.settled
-            and before.sent == settled.sent
-            and plus(before.last, 1) == settled.first
-        ):
-            before.last = settled.last
-            return
-    events.append(settled)

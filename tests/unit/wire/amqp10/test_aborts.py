@@ -10,8 +10,8 @@ from tests.unit.wire.amqp10.peers import (
     run_of,
     write_all,
 )
+from warren.wire.amqp10.arrivals import Received
 from warren.wire.amqp10.errors import Condition, ProtocolError, Scope
-from warren.wire.amqp10.events import Received
 from warren.wire.amqp10.link import Link
 from warren.wire.amqp10.performatives import Detach, Flow, Performative, Transfer
 from warren.wire.amqp10.session import Session

@@ -6,6 +6,7 @@ from typing import TypeVar
 import pytest
 
 from tests.unit.wire.amqp10.peers import MESSAGE, SENDER, Raw, data_section, frame, parse, run_of
+from warren.wire.amqp10.arrivals import Received
 from warren.wire.amqp10.events import (
     AttachRequested,
     Closed,
@@ -14,7 +15,6 @@ from warren.wire.amqp10.events import (
     Failed,
     LoginRequested,
     OpenRequested,
-    Received,
 )
 from warren.wire.amqp10.limits import Limits
 from warren.wire.amqp10.performatives import (

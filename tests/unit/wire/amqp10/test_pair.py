@@ -18,13 +18,12 @@ from tests.unit.wire.amqp10.peers import (
     payloads,
     run_of,
 )
+from warren.wire.amqp10.arrivals import Received
 from warren.wire.amqp10.events import (
-    ACCEPTED,
     AttachRequested,
     Event,
     Failed,
     LinkFailed,
-    Received,
     SessionFailed,
     Settled,
     Withdrawn,
@@ -35,6 +34,7 @@ from warren.wire.amqp10.performatives import Source, Target
 from warren.wire.amqp10.sender import Run
 from warren.wire.amqp10.serial import MASK, ahead
 from warren.wire.amqp10.session import Session
+from warren.wire.amqp10.settling import ACCEPTED
 from warren.wire.amqp10.transfers import store
 
 SEEDS = int(os.environ.get("WARREN_PAIR_SEEDS", "25"))

@@ -17,6 +17,7 @@ from tests.unit.wire.amqp10.peers import (
     parse_sasl,
     transfer_frame,
 )
+from warren.wire.amqp10.arrivals import Received
 from warren.wire.amqp10.errors import Condition
 from warren.wire.amqp10.events import (
     AttachRequested,
@@ -26,7 +27,6 @@ from warren.wire.amqp10.events import (
     LinkDetached,
     LinkFailed,
     LoginRequested,
-    Received,
     SessionEnded,
     SessionFailed,
 )

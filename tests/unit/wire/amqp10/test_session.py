@@ -19,14 +19,9 @@ from tests.unit.wire.amqp10.peers import (
     transfer_frame,
     write_all,
 )
+from warren.wire.amqp10.arrivals import Received
 from warren.wire.amqp10.errors import Condition, ProtocolError, Scope
 from warren.wire.amqp10.events import (
-    ACCEPTED,
-    MODIFIED,
-    RECEIVED,
-    REJECTED,
-    RELEASED,
-    UNDECIDED,
     AttachRequested,
     Challenged,
     Closed,
@@ -38,7 +33,6 @@ from warren.wire.amqp10.events import (
     LoginRefused,
     LoginRequested,
     MechanismsOffered,
-    Received,
     Responded,
     SessionBegun,
     SessionEnded,
@@ -72,6 +66,14 @@ from warren.wire.amqp10.performatives import (
 from warren.wire.amqp10.performatives import Received as ReceivedState
 from warren.wire.amqp10.serial import MASK, UINT_MAX
 from warren.wire.amqp10.session import Session
+from warren.wire.amqp10.settling import (
+    ACCEPTED,
+    MODIFIED,
+    RECEIVED,
+    REJECTED,
+    RELEASED,
+    UNDECIDED,
+)
 
 NOT_FOUND = ProtocolError(Condition.NOT_FOUND, "no queue 'q'", Scope.LINK)
 

@@ -14,7 +14,7 @@ from tests.unit.wire.amqp10.peers import (
     parse,
 )
 from warren.wire.amqp10.errors import Condition, ProtocolError, Scope
-from warren.wire.amqp10.events import MODIFIED, REJECTED, SessionFailed
+from warren.wire.amqp10.events import SessionFailed
 from warren.wire.amqp10.handshake import AMQP_HEADER, SASL_HEADER
 from warren.wire.amqp10.link import DETACHING
 from warren.wire.amqp10.performatives import (
@@ -31,6 +31,10 @@ from warren.wire.amqp10.performatives import (
     SaslInit,
     Source,
     Target,
+)
+from warren.wire.amqp10.settling import (
+    MODIFIED,
+    REJECTED,
 )
 
 SIZE = 512

@@ -9,7 +9,11 @@ from tests.unit.wire.amqp10.peers import (
     only,
     transfer_frame,
 )
-from warren.wire.amqp10.events import LinkFailed, Received, SessionFailed
+from warren.wire.amqp10.arrivals import Received
+from warren.wire.amqp10.events import (
+    LinkFailed,
+    SessionFailed,
+)
 from warren.wire.amqp10.limits import Limits
 
 
