@@ -15,8 +15,9 @@ from random import Random
 import pytest
 
 from node.cluster.peering.link_settings import LinkSettings
-from tests.cluster.peer_nodes import LOOPBACK, QUICK, Member, identity, run
-from tests.cluster.toxiproxy import Toxiproxy, running
+from tests.cluster.peer_nodes import LOOPBACK, QUICK, Member, free_port, identity, run
+from tests.cluster.toxiproxy import server_program
+from warren.testing.toxiproxy import Proxy, Toxic, ToxiproxyServer
 
 CONTROL = 0
 BULK = 1
@@ -25,9 +26,33 @@ BOTH = ("upstream", "downstream")
 
 
 @pytest.fixture(scope="module")
-def toxiproxy() -> Iterator[Toxiproxy]:
-    with running() as server:
-        yield server
+def toxiproxy() -> Iterator[ToxiproxyServer]:
+    server = ToxiproxyServer(free_port(), [], server_program())
+    server.start()
+    yield server
+    server.stop()
+
+
+class Way:
+    """A port of its own before one node. Calls are made from a thread: the server may answer only
+    when the nodes have read more."""
+
+    def __init__(self, server: ToxiproxyServer, target: int) -> None:
+        self.port = free_port()
+        self._server = server
+        self._name = f"way{len(server.proxies)}"
+        server.add_proxy(Proxy(self._name, self.port, f"{LOOPBACK}:{target}"))
+
+    async def add(self, toxic: str, stream: str = "downstream", **attributes: int) -> None:
+        """Begin to do that to one direction."""
+        await asyncio.to_thread(self._server.add, self._name, Toxic(toxic, stream, attributes))
+
+    async def down(self) -> None:
+        """Close all connections and take no new ones."""
+        await asyncio.to_thread(self._server.down, self._name)
+
+    async def up(self) -> None:
+        await asyncio.to_thread(self._server.up, self._name)
 
 
 class Stream:
@@ -77,11 +102,11 @@ class Stream:
 class World:
     """Two nodes, one of which dials the other through the proxy, and traffic both ways."""
 
-    def __init__(self, one: Member, two: Member, toxiproxy: Toxiproxy) -> None:
+    def __init__(self, one: Member, two: Member, toxiproxy: ToxiproxyServer) -> None:
         self.one = one
         self.two = two
         self._toxiproxy = toxiproxy
-        self.proxy = toxiproxy.proxy(two.port)
+        self.proxy = Way(toxiproxy, two.port)
         self.streams = [
             Stream(source, sink, lane, size)
             for source, sink in ((one, two), (two, one))
@@ -94,7 +119,7 @@ class World:
         A toxic is never taken away, nor added while links come and go: Toxiproxy may wait for
         ever then (its issue 558).
         """
-        self.proxy = self._toxiproxy.proxy(self.two.port)
+        self.proxy = Way(self._toxiproxy, self.two.port)
         if fault:
             await self.proxy.add(fault, stream, **attributes)
         self.one.links.add_peer(2, LOOPBACK, self.proxy.port)
@@ -123,7 +148,7 @@ class World:
 Story = Callable[[World], Awaitable[None]]
 
 
-def tell(toxiproxy: Toxiproxy, story: Story, settings: LinkSettings = QUICK) -> None:
+def tell(toxiproxy: ToxiproxyServer, story: Story, settings: LinkSettings = QUICK) -> None:
     """Link two nodes through a proxy, let traffic flow, let the story happen, check all of it."""
 
     async def begin() -> None:
@@ -143,7 +168,7 @@ def tell(toxiproxy: Toxiproxy, story: Story, settings: LinkSettings = QUICK) -> 
     run(begin())
 
 
-def test_latency_delays_and_nothing_else(toxiproxy: Toxiproxy) -> None:
+def test_latency_delays_and_nothing_else(toxiproxy: ToxiproxyServer) -> None:
     async def story(world: World) -> None:
         for stream in BOTH:
             await world.proxy.add("latency", stream, latency=40, jitter=20)
@@ -157,7 +182,7 @@ def test_latency_delays_and_nothing_else(toxiproxy: Toxiproxy) -> None:
     tell(toxiproxy, story)
 
 
-def test_bytes_that_come_in_slices_make_the_same_messages(toxiproxy: Toxiproxy) -> None:
+def test_bytes_that_come_in_slices_make_the_same_messages(toxiproxy: ToxiproxyServer) -> None:
     async def story(world: World) -> None:
         for stream in BOTH:
             await world.proxy.add("slicer", stream, average_size=100, size_variation=90, delay=10)
@@ -167,7 +192,9 @@ def test_bytes_that_come_in_slices_make_the_same_messages(toxiproxy: Toxiproxy) 
     tell(toxiproxy, story)
 
 
-def test_a_narrow_line_fills_the_bulk_lane_and_not_the_control_lane(toxiproxy: Toxiproxy) -> None:
+def test_a_narrow_line_fills_the_bulk_lane_and_not_the_control_lane(
+    toxiproxy: ToxiproxyServer,
+) -> None:
     async def story(world: World) -> None:
         one = world.one
         await world.proxy.add("bandwidth", "upstream", rate=3000)  # KB/s, for each connection
@@ -186,7 +213,7 @@ def test_a_narrow_line_fills_the_bulk_lane_and_not_the_control_lane(toxiproxy: T
     tell(toxiproxy, story, replace(QUICK, peer_bytes_max=8 << 20, silence_ms=8000))
 
 
-def test_a_reset_connection_is_told_as_lost_and_made_again(toxiproxy: Toxiproxy) -> None:
+def test_a_reset_connection_is_told_as_lost_and_made_again(toxiproxy: ToxiproxyServer) -> None:
     async def story(world: World) -> None:
         for round_number in range(3):
             losses = world.one.user.count("lost")
@@ -200,7 +227,7 @@ def test_a_reset_connection_is_told_as_lost_and_made_again(toxiproxy: Toxiproxy)
 
 
 def test_a_line_that_ends_in_the_midst_of_a_frame_loses_the_rest_of_the_link(
-    toxiproxy: Toxiproxy,
+    toxiproxy: ToxiproxyServer,
 ) -> None:
     async def story(world: World) -> None:
         for cut in (5000, 20_001, 33_333):
@@ -214,7 +241,9 @@ def test_a_line_that_ends_in_the_midst_of_a_frame_loses_the_rest_of_the_link(
     tell(toxiproxy, story)
 
 
-def test_a_line_that_swallows_everything_is_given_up_by_both_ends(toxiproxy: Toxiproxy) -> None:
+def test_a_line_that_swallows_everything_is_given_up_by_both_ends(
+    toxiproxy: ToxiproxyServer,
+) -> None:
     async def story(world: World) -> None:
         for stream in BOTH:
             await world.proxy.add("timeout", stream, timeout=0)
@@ -225,7 +254,7 @@ def test_a_line_that_swallows_everything_is_given_up_by_both_ends(toxiproxy: Tox
     tell(toxiproxy, story, replace(QUICK, silence_ms=300, handshake_timeout_ms=500))
 
 
-def test_one_direction_that_swallows_everything_is_noticed_too(toxiproxy: Toxiproxy) -> None:
+def test_one_direction_that_swallows_everything_is_noticed_too(toxiproxy: ToxiproxyServer) -> None:
     async def story(world: World) -> None:
         await world.proxy.add("timeout", "upstream", timeout=0)
         answers = world.one.user.answers
@@ -237,7 +266,7 @@ def test_one_direction_that_swallows_everything_is_noticed_too(toxiproxy: Toxipr
     tell(toxiproxy, story, replace(QUICK, silence_ms=300, handshake_timeout_ms=500))
 
 
-def test_a_line_that_is_down_for_a_while_comes_back_by_itself(toxiproxy: Toxiproxy) -> None:
+def test_a_line_that_is_down_for_a_while_comes_back_by_itself(toxiproxy: ToxiproxyServer) -> None:
     async def story(world: World) -> None:
         for _ in range(3):
             losses = world.one.user.count("lost")
@@ -266,7 +295,7 @@ def random_fault(drawn: Random) -> tuple[str, dict[str, int]]:
 
 
 @pytest.mark.parametrize("seed", range(int(os.environ.get("WARREN_LINK_SEEDS", "2"))))
-def test_a_random_run_of_faults_breaks_no_order(toxiproxy: Toxiproxy, seed: int) -> None:
+def test_a_random_run_of_faults_breaks_no_order(toxiproxy: ToxiproxyServer, seed: int) -> None:
     async def story(world: World) -> None:
         drawn = Random(seed)
         world.streams += [

@@ -111,6 +111,11 @@ class ToxiproxyServer:
         self._process.send_signal(signal.SIGSTOP)
         os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WNOWAIT)  # Until it has stopped.
 
+    def add_proxy(self, proxy: Proxy) -> None:
+        """Begin to listen for one more proxy."""
+        self.proxies[proxy.name] = proxy
+        self._make(proxy)
+
     def add(self, name: str, toxic: Toxic) -> None:
         """Begin to do that to one direction of a proxy."""
         self.proxies[name].toxics.append(toxic)
@@ -120,6 +125,11 @@ class ToxiproxyServer:
         """Close the proxy's connections and take no new ones."""
         self.proxies[name].is_up = False
         self._change("POST", f"/proxies/{name}", {"enabled": False})
+
+    def up(self, name: str) -> None:
+        """Take connections again."""
+        self.proxies[name].is_up = True
+        self._change("POST", f"/proxies/{name}", {"enabled": True})
 
     def heal(self) -> None:
         """All proxies up and without toxics. Connections stay if there were no toxics."""
@@ -131,8 +141,7 @@ class ToxiproxyServer:
             return
         for proxy in self.proxies.values():
             if not proxy.is_up:
-                proxy.is_up = True
-                self._change("POST", f"/proxies/{proxy.name}", {"enabled": True})
+                self.up(proxy.name)
 
     def _restart(self) -> None:
         self.stop()
