@@ -13,7 +13,6 @@ import argparse
 import asyncio
 import sys
 import time
-import urllib.request
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from random import Random
@@ -92,10 +91,8 @@ def peer_bytes(cluster: ClusterOfNodes) -> float:
     """Sent to other nodes so far, all nodes together."""
     total = 0.0
     for node in cluster.nodes:
-        with urllib.request.urlopen(f"{node.management_url}/metrics", timeout=10) as reply:
-            for line in reply.read().decode().splitlines():
-                if line.startswith("warren_peer_sent_bytes_total"):
-                    total += float(line.rpartition(" ")[2])
+        samples = node.metrics().items()
+        total += sum(value for key, value in samples if key.startswith("warren_peer_sent_bytes"))
     return total
 
 

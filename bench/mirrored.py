@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
-from urllib.request import urlopen
 
 from bench import cluster
 from bench.cluster import QUEUE, Row, RowFailed, bgen, publisher, run_row
@@ -64,11 +63,8 @@ def wait_for(what: str, is_so: Callable[[], bool], seconds: float = SYNC_WAIT_S)
 
 def sent_bytes(broker: WarrenCluster) -> int:
     """By the node of the leader, to all other nodes."""
-    address = broker.cluster.node(cluster.LEADER).management_url
-    with urlopen(f"{address}/metrics") as answer:
-        text = answer.read().decode()
-    lines = [each for each in text.splitlines() if "peer_sent_bytes_total{" in each]
-    return int(sum(float(each.split()[-1]) for each in lines))
+    samples = broker.cluster.node(cluster.LEADER).metrics().items()
+    return int(sum(value for key, value in samples if "peer_sent_bytes_total{" in key))
 
 
 def ring_row(broker: WarrenCluster, options: argparse.Namespace) -> str:

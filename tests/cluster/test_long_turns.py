@@ -14,7 +14,6 @@ import pika
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
-from tests.faults.nodes import metrics
 from warren.testing import ClusterOfNodes, Node
 
 LONG: Final = os.environ.get("WARREN_LONG") == "1"
@@ -94,7 +93,7 @@ def long_turns(node: Node) -> float:
     limit_ms = TURN_MS[node.build] * max(
         1.0, (os.getloadavg()[0] - OWN_LOAD) / (os.cpu_count() or 1)
     )
-    shown = metrics(node)
+    shown = node.metrics()
     bounds = [(float(found[1]), name) for name in shown if (found := BUCKET.fullmatch(name))]
     above = [name for bound, name in sorted(bounds) if bound >= limit_ms]
     return shown["warren_loop_turn_ms_count"] - shown[above[0]] if above else 0

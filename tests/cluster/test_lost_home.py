@@ -4,7 +4,6 @@ import asyncio
 import time
 from collections.abc import Iterator
 from typing import Any
-from urllib.request import urlopen
 
 import pika
 import pika.exceptions
@@ -82,8 +81,7 @@ def test_counts_of_a_queue_whose_home_is_killed_are_unknown_and_not_zero(
     got = {"ackmode": "ack_requeue_true", "count": 1, "encoding": "auto"}
     assert api.ask("POST", f"{place}/get", got)[0] == 404
     assert api.ask("DELETE", f"{place}?if-empty=true")[0] == 400
-    with urlopen(f"{other.management_url}/metrics/per-object", timeout=10) as answer:
-        assert 'queue="counted"' not in answer.read().decode()
+    assert 'queue="counted"' not in "".join(other.metrics("/metrics/per-object"))
     wanted = ["name", "messages", "consumers", "state"]
     assert main(["-q", "--node-url", other.management_url, "list_queues", *wanted]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -114,9 +112,7 @@ def test_a_queue_is_counted_as_created_once_and_not_again_after_a_restart(
 
 def churn(cluster: ClusterOfNodes, number: int) -> tuple[int, int]:
     """Queues that a node counts as created and as deleted."""
-    with urlopen(f"{cluster.node(number).management_url}/metrics", timeout=10) as answer:
-        lines = answer.read().decode().splitlines()
-    found = dict(line.rsplit(" ", 1) for line in lines if line and line[0] != "#")
+    found = cluster.node(number).metrics()
     names = ("rabbitmq_queues_created_total", "rabbitmq_queues_deleted_total")
     created, deleted = (int(found[name]) for name in names)
     return created, deleted

@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
-from urllib.request import urlopen
 
 import pika
 import pytest
@@ -326,9 +325,8 @@ def test_a_leader_that_stops_without_synchronised_mirrors_keeps_its_messages(
 
 
 def metric(cluster: ClusterOfNodes, number: int, name: str) -> float:
-    with urlopen(f"{cluster.node(number).management_url}/metrics") as answer:
-        lines = answer.read().decode().splitlines()
-    return sum(float(line.split()[-1]) for line in lines if line.startswith(name))
+    samples = cluster.node(number).metrics()
+    return sum(value for key, value in samples.items() if key.startswith(name))
 
 
 def test_a_promotion_without_synchronisation_reports_how_many_messages_are_lost() -> None:

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
-from urllib.request import urlopen
 
 import pika
 import proton
@@ -149,10 +148,7 @@ def test_slow_consumer_is_cancelled_and_its_messages_are_redelivered(
 def slow_consumers_of(broker: Broker) -> int:
     """How often the node has found one."""
     assert broker.node is not None
-    with urlopen(broker.node.management_url + "/metrics", timeout=20) as reply:
-        lines = reply.read().decode().splitlines()
-    (line,) = [line for line in lines if line.startswith("warren_slow_consumers_total")]
-    return int(line.split()[-1])
+    return int(broker.node.metrics()["warren_slow_consumers_total"])
 
 
 def test_slow_consumer_is_counted_and_kept_by_default(

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from typing import Any, Final
-from urllib.request import urlopen
 
 import pika
 import pytest
@@ -89,9 +88,7 @@ def test_a_letter_over_the_limit_of_hops_is_dropped_logged_and_counted(node: Nod
     assert eventually(found) == [b"near enough"]
 
     def dropped() -> bool:
-        with urlopen(f"{node.management_url}/metrics") as answer:
-            text = answer.read().decode()
-        return 'warren_dead_letters_dropped_total{rule="hops"} 1' in text
+        return node.metrics().get('warren_dead_letters_dropped_total{rule="hops"}') == 1
 
     eventually(dropped)
     assert "dead-lettered more than 2 times in a row; messages are dropped" in node.log()

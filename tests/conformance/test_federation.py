@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
-from urllib.request import urlopen
 
 import pytest
 
@@ -262,8 +261,7 @@ def test_commands_show_and_restart_links(
         assert main(["--node-url", down.node.management_url, *words]) == 0
         return capsys.readouterr().out
 
-    metrics = urlopen(f"{down.node.management_url}/metrics").read().decode()
-    assert 'rabbitmq_federation_links{status="running"} 1' in metrics
+    assert down.node.metrics()['rabbitmq_federation_links{status="running"}'] == 1
     shown = ctl("federation_status")
     assert f"{link['id']}\texchange\t/\tnews\t\torigin\tnews\t\trunning" in shown
     assert "guest:" not in shown

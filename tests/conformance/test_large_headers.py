@@ -1,7 +1,6 @@
 """Content headers that do not fit in a frame of AMQP 0-9-1: refused, or never delivered."""
 
 from typing import Any
-from urllib.request import urlopen
 
 import pika
 import pytest
@@ -172,10 +171,11 @@ def test_a_message_whose_converted_header_is_too_large_is_not_delivered(
     inbox = Inbox(channel, queue)
     assert [each.body for each in inbox.wait(1)] == [b"small"]
     assert own_broker.node is not None
-    with urlopen(own_broker.node.management_url + "/metrics", timeout=20) as reply:
-        lines = reply.read().decode().splitlines()
-    counted = [line for line in lines if line.startswith("warren_headers_too_large_total")]
-    assert len(counted) == 1 and not counted[0].endswith(" 0")
+    samples = own_broker.node.metrics().items()
+    (counted,) = [
+        value for key, value in samples if key.startswith("warren_headers_too_large_total")
+    ]
+    assert counted > 0
 
 
 def test_http_publish_refuses_what_no_header_frame_can_hold(

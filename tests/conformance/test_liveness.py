@@ -6,7 +6,6 @@ A disk that other tests keep busy delays compaction and the writing of acknowled
 waited for.
 """
 
-import urllib.request
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -34,9 +33,7 @@ def connect(node: Node) -> Any:
 
 def excess_files(node: Node) -> float:
     """Full files on disk beyond three times the live records."""
-    text = urllib.request.urlopen(f"{node.management_url}/metrics", timeout=30).read().decode()
-    lines = [line.rsplit(" ", 1) for line in text.splitlines() if line.startswith("warren_wal_")]
-    values = {name: float(value) for name, value in lines}
+    values = node.metrics()
     on_disk = values['warren_wal_bytes{kind="log"}'] + values['warren_wal_bytes{kind="segment"}']
     live = values["warren_wal_live_record_bytes"]
     return (on_disk - FILE_BYTES - 3 * live) / FILE_BYTES

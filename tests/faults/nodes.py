@@ -3,7 +3,6 @@
 import os
 import subprocess
 import threading
-import urllib.request
 from pathlib import Path
 from typing import Any, Final
 
@@ -86,14 +85,6 @@ def closed_with(node: Node, queue: str, by_get: bool = False) -> tuple[int, str]
     assert connection.is_open
     connection.close()
     return caught.value.reply_code, caught.value.reply_text
-
-
-def metrics(node: Node) -> dict[str, float]:
-    """All samples of /metrics, by name and labels as they are written there."""
-    with urllib.request.urlopen(f"{node.management_url}/metrics", timeout=PATIENCE_SECONDS) as text:
-        lines = text.read().decode().splitlines()
-    samples = (line.rpartition(" ") for line in lines if not line.startswith("#"))
-    return {name: float(value) for name, _, value in samples}
 
 
 def end_of(node: Node) -> int:

@@ -22,7 +22,6 @@ from tests.faults.nodes import (
     consume,
     end_of,
     long,
-    metrics,
 )
 from tests.waiting import eventually, within
 from warren.testing import Node, NodeFailed
@@ -165,7 +164,7 @@ def test_while_a_sync_takes_two_seconds_only_confirms_wait(enduring: FaultyNode)
     assert send_until_stuck(node, "slow", 100 * MIB) < 40 * MIB
     within(PROMPT_SECONDS, lambda: longest_wait(node, 0.5))
     assert node.rss_bytes() - before_bytes < 64 * MIB
-    shown = metrics(node)
+    shown = node.metrics()
     within_a_second = shown['warren_loop_turn_ms_bucket{le="1000.0"}']
     assert within_a_second == shown["warren_loop_turn_ms_count"], "a turn waited for the sync"
     assert (

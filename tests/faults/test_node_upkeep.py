@@ -17,7 +17,6 @@ from tests.faults.nodes import (
     connect,
     consume,
     long,
-    metrics,
 )
 from tests.waiting import eventually
 
@@ -47,7 +46,7 @@ def test_transient_messages_outlast_page_files_that_cannot_be_written_or_read(
 ) -> None:
     node = faulty.node
     publisher = Publisher(node, "spent", BODY_BYTES, properties=TRANSIENT)
-    eventually(lambda: metrics(node)["warren_page_live_bytes"] > 0)
+    eventually(lambda: node.metrics()["warren_page_live_bytes"] > 0)
     faulty.order("write page- 28 0 no")
     (detail,) = eventually(faulty.alarms)
     assert re.search(r"^page files: \[Errno 28\] .*/page-\d{12}\.tmp'$", detail)
@@ -92,8 +91,8 @@ def test_files_that_cannot_be_rewritten_or_go_stop_publishers_and_lose_nothing(
     faulty.order()
     eventually(lambda: publisher.unblocked > 0, faulty.alarms)
     publisher.stop()
-    eventually(lambda: metrics(node)["warren_wal_compactions_finished_total"] > 0)
-    assert metrics(node)["warren_wal_rewritten_bytes_total"] >= BODY_BYTES
+    eventually(lambda: node.metrics()["warren_wal_compactions_finished_total"] > 0)
+    assert node.metrics()["warren_wal_rewritten_bytes_total"] >= BODY_BYTES
     node.kill9()
     node.start()
     assert consume(node, "kept", files) == [1] * files

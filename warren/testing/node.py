@@ -163,6 +163,16 @@ class Node:
     def api(self, method: str, path: str, body: object = None, seconds: float = 30.0) -> Any:
         """One request to the HTTP API as guest; what it answers, decoded. OSError: no answer;
         NodeFailed: the answer is an error."""
+        text = self._request(method, path, body, seconds)
+        return json.loads(text) if text else None
+
+    def metrics(self, path: str = "/metrics", seconds: float = 30.0) -> dict[str, float]:
+        """All samples of the metrics, by name and labels as they stand there. Errors as `api`."""
+        lines = self._request("GET", path, None, seconds).splitlines()
+        samples = (line.rpartition(" ") for line in lines if line and line[0] != "#")
+        return {name: float(value) for name, _, value in samples}
+
+    def _request(self, method: str, path: str, body: object, seconds: float) -> str:
         import http.client
 
         login = base64.b64encode(b"guest:guest").decode()
@@ -177,7 +187,7 @@ class Node:
             connection.close()
         if answer.status >= 300:
             raise NodeFailed(f"{method} {path}: {answer.status} {text}")
-        return json.loads(text) if text else None
+        return text
 
     def command(self) -> list[str]:
         """The command line of the node."""
