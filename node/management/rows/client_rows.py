@@ -4,20 +4,18 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import Final
 
 from node.auth.login_events import tls_properties
-from node.management.rows.client_view import (
-    ChannelView,
-    ClientsView,
-    ConsumerView,
-    Key,
-    PeerOfRow,
-    StreamPublisherView,
-    SubscriptionView,
-    channel_name,
+from node.management.rows.client_columns import (
+    CHANNEL_COLUMNS,
+    CONNECTION_COLUMNS,
+    CONSUMER_COLUMNS,
+    STREAM_PUBLISHER_COLUMNS,
+    SUBSCRIPTION_COLUMNS,
 )
+from node.management.rows.client_view import ChannelView, ClientsView, Key, channel_name
+from node.management.rows.columns import row_of
 from node.management.rows.listing import column_of
 from node.management.rows.rates import (
     CHANNEL,
-    CHANNEL_STATS,
     COLUMNS,
     CONNECTION,
     CONSUMER,
@@ -95,20 +93,20 @@ class ClientRows:
 
     def _with_rates(self, channel: ChannelView, key: Key, ranges: Ranges) -> Row:
         place = tracked(CHANNEL, key)
-        row = self._rates.put(channel_row(channel), CHANNEL, place, ranges)
+        row = self._rates.put(row_of(CHANNEL_COLUMNS, channel), CHANNEL, place, ranges)
         return with_idle(row, self._rates.idle_since_ms(CHANNEL, place))
 
     def _consumer(self, key: Key, ranges: Ranges) -> Row | None:
         found = self.clients.consumer(key)
-        return None if found is None else consumer_row(found)
+        return None if found is None else row_of(CONSUMER_COLUMNS, found)
 
     def _subscription(self, key: Key, ranges: Ranges) -> Row | None:
         found = self.clients.subscription(key)
-        return None if found is None else subscription_row(found)
+        return None if found is None else row_of(SUBSCRIPTION_COLUMNS, found)
 
     def _stream_publisher(self, key: Key, ranges: Ranges) -> Row | None:
         found = self.clients.stream_publisher(key)
-        return None if found is None else stream_publisher_row(found)
+        return None if found is None else row_of(STREAM_PUBLISHER_COLUMNS, found)
 
 
 def tracked(kind: str, key: Key) -> Hashable:
@@ -117,148 +115,11 @@ def tracked(kind: str, key: Key) -> Hashable:
 
 
 def connection_row(connection: ConnectionView) -> Row:
-    return {
-        "name": connection.name,
-        "user_provided_name": connection.client_properties.get("connection_name"),
-        "node": connection.node,
-        "type": "network",
-        "user": connection.user,
-        "user_who_performed_action": connection.user,
-        "vhost": connection.vhost,
-        "protocol": connection.protocol,
-        "state": connection.state,
-        "host": connection.host,
-        "port": connection.port,
-        "peer_host": connection.peer_host,
-        "peer_port": connection.peer_port,
-        "channels": connection.channels,
-        "channel_max": connection.channel_max,
-        "frame_max": connection.frame_max,
-        "timeout": connection.heartbeat_s,
-        "auth_mechanism": connection.mechanism,
-        **tls_properties(connection.tls),
-        "connected_at": connection.connected_at_ms,
-        "client_properties": connection.client_properties,
-        "recv_oct": connection.received_bytes,
-        "recv_cnt": connection.received_packets,
-        "send_oct": connection.sent_bytes,
-        "send_cnt": connection.sent_packets,
-        "send_pend": connection.pending_bytes,
-        **({"container_id": connection.container_id} if connection.container_id else {}),
-    }
-
-
-def channel_row(channel: ChannelView) -> Row:
-    peer = channel.peer
-    return {
-        "name": channel_name(peer.connection, peer.channel),
-        "number": peer.channel,
-        "node": peer.node,
-        "user": peer.user,
-        "user_who_performed_action": peer.user,
-        "vhost": peer.vhost,
-        "protocol": peer.protocol,
-        "state": channel.state,
-        "connection_details": {
-            "name": peer.connection,
-            "peer_host": peer.peer_host,
-            "peer_port": peer.peer_port,
-        },
-        "prefetch_count": channel.prefetch,
-        "global_prefetch_count": channel.global_prefetch,
-        "transactional": channel.transactional,
-        "confirm": channel.confirm,
-        "consumer_count": channel.consumers,
-        "messages_unacknowledged": channel.unacknowledged,
-        "messages_unconfirmed": channel.unconfirmed,
-        "messages_uncommitted": channel.uncommitted,
-        "acks_uncommitted": channel.acks_uncommitted,
-        "message_stats": dict(zip(CHANNEL_STATS, channel.stats, strict=True)),
-    }
-
-
-SINGLE_ACTIVE: Final = "single_active"
-WAITING: Final = "waiting"
-UP: Final = "up"
-
-
-def activity_status(consumer: ConsumerView | SubscriptionView) -> str:
-    if not consumer.single_active:
-        return UP
-    return SINGLE_ACTIVE if consumer.active else WAITING
-
-
-def subscription_row(subscription: SubscriptionView) -> Row:
-    peer = subscription.peer
-    return {
-        "subscription_id": subscription.number,
-        "queue": {"name": subscription.stream, "vhost": peer.vhost},
-        "connection_details": connection_details(peer),
-        "user": peer.user,
-        "credits": subscription.credit,
-        "consumed": subscription.delivered,
-        "offset": max(0, subscription.offset),
-        "offset_lag": subscription.lag,
-        "active": subscription.active,
-        "activity_status": activity_status(subscription),
-        "properties": dict(subscription.properties),
-    }
-
-
-def stream_publisher_row(publisher: StreamPublisherView) -> Row:
-    peer = publisher.peer
-    return {
-        "publisher_id": publisher.number,
-        "queue": {"name": publisher.stream, "vhost": peer.vhost},
-        "connection_details": connection_details(peer),
-        "user": peer.user,
-        "reference": publisher.reference,
-        "published": publisher.published,
-        "confirmed": publisher.confirmed,
-        "errored": publisher.refused,
-    }
-
-
-def connection_details(peer: PeerOfRow) -> Row:
-    return {
-        "name": peer.connection,
-        "node": peer.node,
-        "user": peer.user,
-        "peer_host": peer.peer_host,
-        "peer_port": peer.peer_port,
-    }
-
-
-def consumer_row(consumer: ConsumerView) -> Row:
-    peer = consumer.peer
-    return {
-        "consumer_tag": consumer.tag,
-        "queue": {"name": consumer.queue, "vhost": peer.vhost},
-        "channel_details": channel_details(peer),
-        "ack_required": not consumer.no_ack,
-        "exclusive": consumer.exclusive,
-        "prefetch_count": consumer.prefetch,
-        "active": consumer.active,
-        "activity_status": activity_status(consumer),
-        "priority": consumer.priority,
-        "arguments": consumer.arguments,
-        "protocol": peer.protocol,
-        "delivered": consumer.delivered,
-        "messages_unacknowledged": consumer.held,
-        "consumer_timeout": consumer.timeout_ms,
-    }
-
-
-def channel_details(peer: PeerOfRow) -> Row:
-    return {
-        "name": channel_name(peer.connection, peer.channel),
-        "connection_name": peer.connection,
-        "number": peer.channel,
-        "node": peer.node,
-        "user": peer.user,
-        "peer_host": peer.peer_host,
-        "peer_port": peer.peer_port,
-    }
+    row = row_of(CONNECTION_COLUMNS, connection)
+    row.update(tls_properties(connection.tls))
+    if connection.container_id:
+        row["container_id"] = connection.container_id
+    return row
 
 
 def deliveries_of(consumers: list[Row], by_queue: bool) -> list[Row]:

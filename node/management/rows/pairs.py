@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any, Final, TypeAlias
 
 from node.cluster.services.status_channel import StatusChannel
-from node.management.rows.client_rows import channel_details
+from node.management.rows.client_columns import channel_details
 from node.management.rows.client_view import ClientsView, channel_key
 from node.management.rows.rates import (
     NO_RANGES,

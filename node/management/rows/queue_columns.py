@@ -4,40 +4,19 @@ Rows, columns for sorting and the entry of the OpenAPI document are made of this
 more is one line here. What only some queues have is in `queue_rows`.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from enum import Enum
+from collections.abc import Mapping
 from operator import attrgetter
 from typing import Any, Final
 
+from node.management.rows.columns import Column, Kind, row_of
 from node.management.rows.view import QueueView
 
 
-class Kind(Enum):
-    TEXT = "text"
-    TEXT_OR_NULL = "text or null"
-    FLAG = "flag"
-    MAP = "map"
-    COUNT = "count"  # null if only a node that does not answer knows it
-    SHARE = "share"  # of 1, null likewise
-    COUNTS = "counts"  # by name; those are empty then
+def _of(field: str, kind: Kind, name: str = "", is_bare: bool = False) -> Column[QueueView]:
+    return Column(name or field, kind, attrgetter(field), is_bare)
 
 
-@dataclass(frozen=True, slots=True)
-class QueueColumn:
-    """`is_bare`: shown even where statistics are not (`disable_stats`)."""
-
-    name: str
-    kind: Kind
-    value: Callable[[QueueView], Any]
-    is_bare: bool = False
-
-
-def _of(field: str, kind: Kind, name: str = "", is_bare: bool = False) -> QueueColumn:
-    return QueueColumn(name or field, kind, attrgetter(field), is_bare)
-
-
-def _bare(field: str, kind: Kind, name: str = "") -> QueueColumn:
+def _bare(field: str, kind: Kind, name: str = "") -> Column[QueueView]:
     return _of(field, kind, name, is_bare=True)
 
 
@@ -66,7 +45,7 @@ def _capacity(queue: QueueView) -> float:
     return round(queue.consumer_capacity, 4)
 
 
-QUEUE_COLUMNS: Final = (
+QUEUE_COLUMNS: Final[tuple[Column[QueueView], ...]] = (
     _bare("name", Kind.TEXT),
     _bare("vhost", Kind.TEXT),
     _bare("type", Kind.TEXT),
@@ -81,28 +60,28 @@ QUEUE_COLUMNS: Final = (
     _bare("policy.name", Kind.TEXT_OR_NULL, "policy"),
     _bare("policy.operator", Kind.TEXT_OR_NULL, "operator_policy"),
     _of("policy.definition", Kind.MAP, "effective_policy_definition"),
-    QueueColumn("messages", Kind.COUNT, _messages),
-    _of("messages_ready", Kind.COUNT),
-    _of("messages_unacknowledged", Kind.COUNT),
-    _of("messages_delayed", Kind.COUNT),
-    _of("messages_pending_dead_letters", Kind.COUNT, "messages_dlx"),
-    QueueColumn("message_bytes", Kind.COUNT, _message_bytes),
-    _of("message_bytes_ready", Kind.COUNT),
-    _of("message_bytes_unacknowledged", Kind.COUNT),
-    _of("messages_ram", Kind.COUNT),
-    _of("messages_paged_out", Kind.COUNT),
-    _of("messages_persistent", Kind.COUNT),
-    _of("message_bytes_persistent", Kind.COUNT),
-    _of("message_bytes_ram", Kind.COUNT),
-    _of("message_bytes_paged_out", Kind.COUNT),
-    _of("memory_bytes", Kind.COUNT, "memory"),
-    _of("consumers", Kind.COUNT),
-    QueueColumn("consumer_capacity", Kind.SHARE, _capacity),
-    QueueColumn("consumer_utilisation", Kind.SHARE, _capacity),
-    QueueColumn("message_stats", Kind.COUNTS, _message_stats),
+    Column("messages", Kind.COUNT_OR_NULL, _messages),
+    _of("messages_ready", Kind.COUNT_OR_NULL),
+    _of("messages_unacknowledged", Kind.COUNT_OR_NULL),
+    _of("messages_delayed", Kind.COUNT_OR_NULL),
+    _of("messages_pending_dead_letters", Kind.COUNT_OR_NULL, "messages_dlx"),
+    Column("message_bytes", Kind.COUNT_OR_NULL, _message_bytes),
+    _of("message_bytes_ready", Kind.COUNT_OR_NULL),
+    _of("message_bytes_unacknowledged", Kind.COUNT_OR_NULL),
+    _of("messages_ram", Kind.COUNT_OR_NULL),
+    _of("messages_paged_out", Kind.COUNT_OR_NULL),
+    _of("messages_persistent", Kind.COUNT_OR_NULL),
+    _of("message_bytes_persistent", Kind.COUNT_OR_NULL),
+    _of("message_bytes_ram", Kind.COUNT_OR_NULL),
+    _of("message_bytes_paged_out", Kind.COUNT_OR_NULL),
+    _of("memory_bytes", Kind.COUNT_OR_NULL, "memory"),
+    _of("consumers", Kind.COUNT_OR_NULL),
+    Column("consumer_capacity", Kind.SHARE_OR_NULL, _capacity),
+    Column("consumer_utilisation", Kind.SHARE_OR_NULL, _capacity),
+    Column("message_stats", Kind.COUNTS_BY_NAME, _message_stats),
 )
 COUNTED: Final = frozenset(
-    each.name for each in QUEUE_COLUMNS if each.kind in (Kind.COUNT, Kind.SHARE)
+    each.name for each in QUEUE_COLUMNS if each.kind in (Kind.COUNT_OR_NULL, Kind.SHARE_OR_NULL)
 )
 BARE: Final = tuple(each.name for each in QUEUE_COLUMNS if each.is_bare)
 # In place of the counts of a queue whose node does not answer: 0 would be a claim.
@@ -111,4 +90,4 @@ VALUES: Final = tuple((each.name, each.value) for each in QUEUE_COLUMNS)
 
 
 def columns_of(queue: QueueView) -> dict[str, Any]:
-    return {name: value(queue) for name, value in VALUES}
+    return row_of(QUEUE_COLUMNS, queue)

@@ -7,8 +7,8 @@ from typing import Final
 from aiohttp import web
 
 from node.management.access import Context
+from node.management.rows.client_columns import SINGLE_ACTIVE
 from node.management.rows.client_lists import ClientLists
-from node.management.rows.client_rows import SINGLE_ACTIVE
 from node.management.rows.client_view import Chosen
 from node.management.rows.listing import query_is_true
 from node.management.rows.queue_rows import (

@@ -1,7 +1,14 @@
 """Entries of `node.management.api.connections`, channels and consumers."""
 
-from typing import Final
+from collections.abc import Iterable
+from typing import Any, Final
 
+from node.management.rows.client_columns import (
+    CHANNEL_COLUMNS,
+    CONNECTION_COLUMNS,
+    CONSUMER_COLUMNS,
+)
+from node.management.rows.columns import Column, Kind
 from node.management.schema.model import (
     ANY,
     BOOLEAN,
@@ -11,6 +18,7 @@ from node.management.schema.model import (
     NUMBER,
     RANGES,
     STRING,
+    Schema,
     deletes,
     listed,
     lists,
@@ -21,36 +29,38 @@ from node.management.schema.model import (
 )
 from node.management.schema.nodes import QUEUE_NAME
 
+PEER: Final = {"name": STRING, "peer_host": STRING, "peer_port": COUNT}
+OF_STREAM: Final = {**PEER, "node": STRING, "user": STRING}
+CHANNEL_DETAILS: Final = record(
+    "ChannelDetails",
+    {**PEER, "connection_name": STRING, "number": COUNT, "node": STRING, "user": STRING},
+)
+TYPES: Final = {
+    Kind.TEXT: STRING,
+    Kind.TEXT_OR_NULL: or_null(STRING),
+    Kind.FLAG: BOOLEAN,
+    Kind.MAP: MAP,
+    Kind.TEXTS_BY_NAME: table(STRING),
+    Kind.NUMBER: INTEGER,
+    Kind.COUNT: COUNT,
+    Kind.COUNT_OR_NULL: or_null(COUNT),
+    Kind.SHARE_OR_NULL: or_null(NUMBER),
+    Kind.COUNTS_BY_NAME: table(ANY),
+    Kind.QUEUE_NAME: QUEUE_NAME,
+    Kind.CONNECTION_DETAILS: record("ConnectionDetails", PEER),
+    Kind.STREAM_CONNECTION_DETAILS: record("StreamConnectionDetails", OF_STREAM),
+    Kind.CHANNEL_DETAILS: CHANNEL_DETAILS,
+}
+
+
+def schemas_of(columns: Iterable[Column[Any]]) -> dict[str, Schema]:
+    """The schema of each column of a table."""
+    return {each.name: TYPES[each.kind] for each in columns}
+
+
 CONNECTION: Final = record(
     "Connection",
-    {
-        "name": STRING,
-        "user_provided_name": or_null(STRING),
-        "node": STRING,
-        "type": STRING,
-        "user": STRING,
-        "user_who_performed_action": STRING,
-        "vhost": STRING,
-        "protocol": STRING,
-        "state": STRING,
-        "host": STRING,
-        "port": COUNT,
-        "peer_host": STRING,
-        "peer_port": COUNT,
-        "channels": COUNT,
-        "channel_max": COUNT,
-        "frame_max": COUNT,
-        "timeout": COUNT,
-        "auth_mechanism": STRING,
-        "ssl": BOOLEAN,
-        "connected_at": COUNT,
-        "client_properties": MAP,
-        "recv_oct": COUNT,
-        "recv_cnt": COUNT,
-        "send_oct": COUNT,
-        "send_cnt": COUNT,
-        "send_pend": COUNT,
-    },
+    {**schemas_of(CONNECTION_COLUMNS), "ssl": BOOLEAN},
     # With TLS.
     dict.fromkeys(
         (
@@ -61,30 +71,7 @@ CONNECTION: Final = record(
         or_null(STRING),
     ),
 )
-PEER: Final = {"name": STRING, "peer_host": STRING, "peer_port": COUNT}
-CHANNEL_DETAILS: Final = record(
-    "ChannelDetails",
-    {**PEER, "connection_name": STRING, "number": COUNT, "node": STRING, "user": STRING},
-)
-CONSUMER: Final = record(
-    "Consumer",
-    {
-        "consumer_tag": STRING,
-        "queue": QUEUE_NAME,
-        "channel_details": CHANNEL_DETAILS,
-        "ack_required": BOOLEAN,
-        "exclusive": BOOLEAN,
-        "prefetch_count": COUNT,
-        "active": BOOLEAN,
-        "activity_status": STRING,
-        "priority": INTEGER,
-        "arguments": MAP,
-        "protocol": STRING,
-        "delivered": COUNT,
-        "messages_unacknowledged": COUNT,
-        "consumer_timeout": COUNT,
-    },
-)
+CONSUMER: Final = record("Consumer", schemas_of(CONSUMER_COLUMNS))
 DELIVERIES: Final = listed(
     record(
         "Deliveries",
@@ -94,27 +81,7 @@ DELIVERIES: Final = listed(
 )
 CHANNEL: Final = record(
     "Channel",
-    {
-        "name": STRING,
-        "number": COUNT,
-        "node": STRING,
-        "user": STRING,
-        "user_who_performed_action": STRING,
-        "vhost": STRING,
-        "protocol": STRING,
-        "state": STRING,
-        "connection_details": record("ConnectionDetails", PEER),
-        "prefetch_count": COUNT,
-        "global_prefetch_count": COUNT,
-        "transactional": BOOLEAN,
-        "confirm": BOOLEAN,
-        "consumer_count": COUNT,
-        "messages_unacknowledged": COUNT,
-        "messages_unconfirmed": COUNT,
-        "messages_uncommitted": COUNT,
-        "acks_uncommitted": COUNT,
-        "message_stats": table(ANY),
-    },
+    schemas_of(CHANNEL_COLUMNS),
     # Of one channel.
     {
         "consumer_details": listed(CONSUMER),

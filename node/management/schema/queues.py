@@ -2,11 +2,10 @@
 
 from typing import Final
 
-from node.management.rows.queue_columns import QUEUE_COLUMNS, Kind
-from node.management.schema.connections import CONSUMER, DELIVERIES
+from node.management.rows.queue_columns import QUEUE_COLUMNS
+from node.management.schema.connections import CONSUMER, DELIVERIES, schemas_of
 from node.management.schema.model import (
     ADMINISTRATOR,
-    ANY,
     ARGUMENTS,
     BOOLEAN,
     COLUMNS,
@@ -16,7 +15,6 @@ from node.management.schema.model import (
     IF_UNUSED,
     INTEGER,
     MAP,
-    NUMBER,
     RANGES,
     STATS,
     STRING,
@@ -30,22 +28,12 @@ from node.management.schema.model import (
     puts,
     reads,
     record,
-    table,
     wanted,
 )
 
-TYPES: Final = {
-    Kind.TEXT: STRING,
-    Kind.TEXT_OR_NULL: or_null(STRING),
-    Kind.FLAG: BOOLEAN,
-    Kind.MAP: MAP,
-    Kind.COUNT: or_null(COUNT),
-    Kind.SHARE: or_null(NUMBER),
-    Kind.COUNTS: table(ANY),
-}
 QUEUE: Final = record(
     "Queue",
-    {each.name: TYPES[each.kind] for each in QUEUE_COLUMNS},
+    schemas_of(QUEUE_COLUMNS),
     {
         # Of quorum queues.
         "leader": STRING,

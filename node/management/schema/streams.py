@@ -2,11 +2,11 @@
 
 from typing import Final
 
-from node.management.schema.connections import CONNECTION, PEER
+from node.management.rows.client_columns import STREAM_PUBLISHER_COLUMNS, SUBSCRIPTION_COLUMNS
+from node.management.schema.connections import CONNECTION, schemas_of
 from node.management.schema.model import (
     ADMINISTRATOR,
     ANY,
-    BOOLEAN,
     COUNT,
     STRING,
     Query,
@@ -19,40 +19,9 @@ from node.management.schema.model import (
     table,
     wanted,
 )
-from node.management.schema.nodes import QUEUE_NAME
 
-COMMON: Final = {
-    "queue": QUEUE_NAME,
-    "connection_details": record(
-        "StreamConnectionDetails", {**PEER, "node": STRING, "user": STRING}
-    ),
-    "user": STRING,
-}
-CONSUMER: Final = record(
-    "StreamConsumer",
-    {
-        **COMMON,
-        "subscription_id": COUNT,
-        "credits": COUNT,
-        "consumed": COUNT,
-        "offset": COUNT,
-        "offset_lag": COUNT,
-        "active": BOOLEAN,
-        "activity_status": STRING,
-        "properties": table(STRING),
-    },
-)
-PUBLISHER: Final = record(
-    "StreamPublisher",
-    {
-        **COMMON,
-        "publisher_id": COUNT,
-        "reference": STRING,
-        "published": COUNT,
-        "confirmed": COUNT,
-        "errored": COUNT,
-    },
-)
+CONSUMER: Final = record("StreamConsumer", schemas_of(SUBSCRIPTION_COLUMNS))
+PUBLISHER: Final = record("StreamPublisher", schemas_of(STREAM_PUBLISHER_COLUMNS))
 TRACKING: Final = record("StreamTracking", {}, {"offsets": table(COUNT), "writers": table(COUNT)})
 KIND: Final = Query(
     "type", {"type": "string", "enum": ["offset", "writer"]}, "Only one of the two; without: both."

@@ -1,0 +1,46 @@
+"""A column of an object of the HTTP API: its name, its value and what kind of value it is.
+
+Rows and the entries of the OpenAPI document are made of tables of these: a column more is one line.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Kind(Enum):
+    TEXT = "text"
+    TEXT_OR_NULL = "text or null"
+    FLAG = "flag"
+    MAP = "map"
+    TEXTS_BY_NAME = "texts by name"
+    NUMBER = "number"
+    COUNT = "count"
+    COUNT_OR_NULL = "count or null"  # null if only a node that does not answer knows it
+    SHARE_OR_NULL = "share or null"  # of 1
+    COUNTS_BY_NAME = "counts by name"
+    QUEUE_NAME = "queue name"  # and its vhost
+    CONNECTION_DETAILS = "connection details"
+    STREAM_CONNECTION_DETAILS = "stream connection details"
+    CHANNEL_DETAILS = "channel details"
+
+
+@dataclass(frozen=True, slots=True)
+class Column(Generic[T]):
+    """`is_bare`: shown even where statistics are not (`disable_stats`)."""
+
+    name: str
+    kind: Kind
+    value: Callable[[T], Any]
+    is_bare: bool = False
+
+
+def row_of(columns: Iterable[Column[T]], item: T) -> dict[str, Any]:
+    return {each.name: each.value(item) for each in columns}
+
+
+def kinds_of(columns: Iterable[Column[T]]) -> Mapping[str, Kind]:
+    return {each.name: each.kind for each in columns}
