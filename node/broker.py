@@ -12,6 +12,8 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from node.addresses.address_keeper import AddressKeeper
+from node.addresses.history import History
+from node.addresses.ring_keeper import RingKeeper
 from node.amqp10.hints import HintCounts
 from node.amqp10.named_targets import NamedTargets
 from node.auth.access import AccessView
@@ -139,7 +141,8 @@ class Broker:
 
     def _make_definitions(self, group: DefinitionsGroup) -> BrokerDefinitions:
         place, faults = self.operating.placing.placed, self.alarms.faults
-        return BrokerDefinitions(self.metadata, group, self.routers, place, faults)
+        history = History(self)
+        return BrokerDefinitions(self.metadata, group, self.routers, place, faults, history)
 
     def _propose(self, command: Command, done: Callable[[Outcome], None]) -> None:
         """Propose for parts that exist before `definitions`."""
@@ -217,6 +220,7 @@ class Broker:
             self.connections,
             self.named_targets,
             self.observers,
+            RingKeeper(self).changed,
             lambda queue: self._in_service and queue.node == self.node_name,
         )
 

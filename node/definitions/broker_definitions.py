@@ -6,16 +6,26 @@ the proposer gets its outcome.
 """
 
 from collections.abc import Callable, Container
+from typing import Protocol
 
 from node.cluster.definitions.definitions_group import DefinitionsGroup
 from node.definitions.routes import Routers
 from node.events.authors import BROKER, Author
 from queues.definitions.broker_objects import Binding, Destination, Exchange, Queue
 from queues.definitions.metadata import Metadata
-from queues.definitions.metadata_commands import Command, DeclareQueue, may_grow
+from queues.definitions.metadata_commands import Bind, Command, DeclareQueue, may_grow
 from queues.definitions.metadata_outcomes import Outcome, Refused
 from warren.storage.wal import RESERVE
 from warren.wire.errors import ReplyCode
+
+Done = Callable[[Outcome], None]
+
+
+class Retroactive(Protocol):
+    """See `node.addresses.history`."""
+
+    def bind(self, command: Bind, propose: Callable[[Done], None], done: Done) -> bool:
+        """Copy, propose and answer; False: there is nothing to copy."""
 
 
 class BrokerDefinitions:
@@ -28,13 +38,16 @@ class BrokerDefinitions:
         routers: Routers,
         place: Callable[[Command], Command],
         faults: Container[str],
+        history: Retroactive,
     ) -> None:
-        """`place`: chooses the nodes of a queue that is declared. `faults`: of the disk."""
+        """`place`: chooses the nodes of a queue that is declared. `faults`: of the disk. `history`:
+        copies what an exchange has kept to a queue that is bound to it."""
         self.group = group
         self._metadata = metadata
         self._routers = routers
         self._place = place
         self._faults = faults
+        self._history = history
 
     def propose(
         self,
@@ -47,6 +60,13 @@ class BrokerDefinitions:
         if refusal is not None and done is not None:
             done(refusal)
             return
+        if isinstance(command, Bind) and done is not None:
+
+            def propose(told: Done) -> None:
+                self.group.propose(command, told, author)
+
+            if self._history.bind(command, propose, done):
+                return
         self.group.propose(self._place(command), done, author)
 
     def _room_refusal(self, command: Command) -> Refused | None:

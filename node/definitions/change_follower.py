@@ -34,9 +34,11 @@ class ChangeFollower:
         connections: ConnectionRegistry,
         named_targets: NamedTargets,
         observers: Observers,
+        changed: Callable[[], None],
         counts: Callable[[Queue], bool],
     ) -> None:
-        """`counts`: whether this node counts a queue that is created or deleted now."""
+        """`changed`: called behind all changes. `counts`: whether this node counts a queue that is
+        created or deleted now."""
         self.churn = QueueChurn()
         self._metadata = metadata
         self._routers = routers
@@ -47,6 +49,7 @@ class ChangeFollower:
         self._connections = connections
         self._named_targets = named_targets
         self._observers = observers
+        self._changed = changed
         self._counts = counts
         self._removed_ready: dict[int, int] = {}
 
@@ -60,12 +63,14 @@ class ChangeFollower:
             for queue in vhost.queues.values():
                 self._queues.added(queue)
         self._observers.load()
+        self._changed()
 
     def carry(self, changes: Sequence[Change]) -> dict[int, int]:
         """Follow changes; return by uid how many messages were ready in queues that are deleted."""
         for change in changes:
             self._carry(change)
         self._observers.carried(changes)
+        self._changed()
         self._policies.go_on()
         ready, self._removed_ready = self._removed_ready, {}
         return ready

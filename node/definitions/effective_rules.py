@@ -5,10 +5,11 @@ from collections.abc import Callable, Set
 from dataclasses import dataclass
 
 from queues.dead_lettering.dead_letters import DeadLetterRule
+from queues.definitions.address_keys import RING
 from queues.definitions.arguments import decode_arguments
-from queues.definitions.broker_objects import Queue
+from queues.definitions.broker_objects import Exchange, Queue
 from queues.definitions.metadata import Metadata
-from queues.definitions.policies import NOTHING, Effective, with_policy
+from queues.definitions.policies import EXCHANGE, NOTHING, Effective, with_policy
 from queues.definitions.queue_arguments import QUORUM, STREAM, queue_type
 from queues.definitions.queue_options import (
     EXPIRES,
@@ -22,6 +23,7 @@ from queues.definitions.queue_options import (
     wants_at_least_once,
     without_copies,
 )
+from queues.definitions.retroactive import exchange_of_ring, retroactive_count
 from queues.hosts.queue_core import DEFAULT, LAZY
 from queues.machine.options import Options
 from queues.placement.leader_traffic import OFF, mode_of
@@ -73,6 +75,8 @@ class EffectiveRules:
     def arguments_of(self, queue: Queue) -> dict[str, object]:
         """Its arguments together with what policies say."""
         declared = decode_arguments(queue.arguments)
+        if exchange_of_ring(queue.name) > 0:
+            return self._ring_arguments(queue, declared)
         found = self._metadata.vhosts.get(queue.vhost)
         if found is None or found.policies.is_empty():
             return declared
@@ -81,6 +85,20 @@ class EffectiveRules:
         if kind == STREAM:  # RabbitMQ lets the policy of a stream replace its arguments.
             return declared | {f"x-{key}": value for key, value in policy.definition.items()}
         return with_policy(declared, policy.definition)
+
+    def _ring_arguments(self, queue: Queue, declared: dict[str, object]) -> dict[str, object]:
+        """Those of the ring of a retroactive exchange: its size is that of the exchange, and
+        policies for queues, which would dead-letter or expire its messages, do not hold for it."""
+        uid = exchange_of_ring(queue.name)
+        for exchange in self._metadata.vhosts[queue.vhost].exchanges.values():
+            if exchange.uid == uid:
+                return declared | {f"x-{RING}": self.retroactive_count(exchange)}
+        return declared
+
+    def retroactive_count(self, exchange: Exchange) -> int:
+        """How many of its newest messages an exchange keeps for queues that are bound later."""
+        policy = self.effective(exchange.vhost, EXCHANGE, exchange.name).definition
+        return retroactive_count(exchange, decode_arguments(exchange.arguments), policy)
 
     def can_refuse(self, queue: Queue) -> bool:
         """Whether it refuses messages because of its length, now and then."""

@@ -82,6 +82,7 @@ class Browsed:
     format_tag: int
     names: bytes  # exchange and routing key, in stored form 2
     data: bytes
+    info: int = 0  # bits of `Chunk.info`
 
 
 class Awake(Protocol):
@@ -184,7 +185,8 @@ class Peeking:
             assert chunk.data is not None
             start, end = chunk.span(0)
             data, tag = chunk.data[start:end], int(chunk.format_tag)
-            yield Browsed(place, number, redelivered, failures, tag, chunk.names, data)
+            info = int(chunk.info)
+            yield Browsed(place, number, redelivered, failures, tag, chunk.names, data, info)
             size += len(data)
             if size >= ANSWER_BYTES:
                 return

@@ -16,6 +16,8 @@ COPIES: Final = "non-destructive"
 WINDOW: Final = "consumer-window-size"
 RATE: Final = "consumer-max-rate"
 RING: Final = "ring-size"
+ATTEMPTS: Final = "max-delivery-attempts"
+ATTEMPTS_MAX: Final = 1_000_000
 BYTES_MAX: Final = 1 << 40
 MESSAGES_MAX: Final = 1 << 40
 DURATION_MS_MAX: Final = 315_360_000_000  # ten years
@@ -112,6 +114,11 @@ ADDRESS_KEYS: Final = (
         *(RATE, "rate_max", _whole(1, RATE_MAX, -1)),
         f"messages per second from 1 to {RATE_MAX}, or -1 for no limit",
         "consumer rate",
+    ),
+    AddressKey(
+        *(ATTEMPTS, "", _whole(1, ATTEMPTS_MAX, -1)),
+        f"a number of deliveries from 1 to {ATTEMPTS_MAX}, or -1 for no limit",
+        "number of delivery attempts",
     ),
     AddressKey(
         *("redelivery-delay", "redelivery_ms", _whole(0, DURATION_MS_MAX)),

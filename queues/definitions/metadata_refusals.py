@@ -9,6 +9,7 @@ import msgspec
 
 from queues.addresses.limits import KEYS, arguments_fault
 from queues.definitions import metadata_commands as commands
+from queues.definitions import retroactive
 from queues.definitions.arguments import (
     decode_arguments,
     encode_arguments,
@@ -34,6 +35,7 @@ from queues.definitions.queue_arguments import (
     queue_type,
     redeclare_fault,
 )
+from queues.definitions.retroactive import RETROACTIVE_ARGUMENT, exchange_of_ring
 from queues.definitions.vhost_limits import MAX_QUEUES, vhost_limit
 from queues.routing.kinds import KINDS
 from queues.routing.router import ALTERNATE_ARGUMENT
@@ -69,6 +71,10 @@ def exchange_declare_refusal(vhost: VHost, command: commands.DeclareExchange) ->
     if wrong is not None:
         where = exchange_text(command.name, vhost)
         return _precondition(f"invalid arg '{wrong[0]}' for {where}: \"{wrong[1]}\"")
+    fault = retroactive.argument_fault(command.type, arguments)
+    if fault is not None:
+        where = exchange_text(command.name, vhost)
+        return _precondition(f"invalid arg '{RETROACTIVE_ARGUMENT}' for {where}: \"{fault}\"")
     fault = KINDS[command.type].exchange_fault(arguments)
     return _precondition(fault) if fault is not None else None
 
@@ -124,7 +130,7 @@ def with_default_type(command: commands.DeclareQueue, kind: str) -> commands.Dec
 
 def _replicated_refusal(kind: str, text: str, command: commands.DeclareQueue) -> Refused | None:
     """What a quorum queue or a stream cannot be."""
-    if command.server_named:
+    if command.server_named and exchange_of_ring(command.name) == 0:
         return _precondition(f"Cannot declare a server-named queue for type rabbit_{kind}_queue")
     if kind == STREAM and command.auto_delete:
         return _precondition(f"invalid property 'auto-delete' for {text}")
@@ -170,7 +176,7 @@ def _exchange_difference(command: commands.DeclareExchange, old: Exchange) -> st
         if received != current:
             return inequivalent(name, text, _boolean_text(received), _boolean_text(current))
     arguments = (decode_arguments(command.arguments), decode_arguments(old.arguments))
-    compared = (ALTERNATE_ARGUMENT, *(f"x-{key.name}" for key in KEYS))
+    compared = (ALTERNATE_ARGUMENT, RETROACTIVE_ARGUMENT, *(f"x-{key.name}" for key in KEYS))
     faults = (inequivalence(name, text, *arguments) for name in compared)
     return next((fault for fault in faults if fault is not None), None)
 

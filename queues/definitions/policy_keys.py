@@ -21,6 +21,8 @@ from queues.definitions.arguments import brief_term, cut
 from queues.definitions.expressions import LENGTH_MAX, expression_fault
 from queues.definitions.policies import APPLY_TO
 from queues.definitions.queue_arguments import DURATION_MS_MAX, NAME_BYTES_MAX
+from queues.definitions.retroactive import ALLOWED, RETROACTIVE, is_count
+from queues.definitions.retroactive import policy_fault as retroactive_fault
 from queues.definitions.without_effect import KEYS_WITHOUT_EFFECT, key_warnings
 
 NUMBER_MAX: Final = (1 << 63) - 1
@@ -105,6 +107,7 @@ KEYS: Final[Mapping[str, tuple[Check, str]]] = {
     ),
     "queue-mode": (_one_of("default", "lazy"), "queue-mode value"),
     "queue-version": (_whole(1, 2), "queue-version value"),
+    RETROACTIVE: (is_count, f"{RETROACTIVE}: expected {ALLOWED}"),
     "stream-filter-size-bytes": (_whole(16, 255), "filter size"),
     "stream-max-segment-size-bytes": (_whole(0, 3_000_000_000), "segment size"),
     "target-group-size": (_whole(1), "qq target count value"),
@@ -137,6 +140,7 @@ def policy_fault(
         _definition_fault(definition, operator, imported),
         stream_fault(definition, apply_to) if isinstance(definition, dict) else None,
         limits.stream_fault(definition, apply_to) if isinstance(definition, dict) else None,
+        retroactive_fault(definition, apply_to) if isinstance(definition, dict) else None,
     ]
     found = [fault for fault in faults if fault is not None]
     if not found:
@@ -178,13 +182,13 @@ def _definition_fault(definition: object, operator: bool, imported: bool) -> str
     unknown = [
         f"{{{brief_term(key)},{brief_term(definition[key])}}}"
         for key in definition
-        if key not in known or (key in KEYS_WITHOUT_EFFECT and not imported)
+        if (not imported if key in KEYS_WITHOUT_EFFECT else key not in known)
     ]
     if unknown:
         fault = f"[{cut(','.join(unknown))}] are not recognised policy settings"
         return "; ".join((fault, *key_warnings(definition)))
     for key, value in definition.items():
-        check, what = KEYS[key]
+        check, what = KEYS.get(key, (_anything, key))  # Imported, without effect.
         if not check(value):
             return f"{brief_term(value)} is not a valid {what}"
     return _together_fault(definition)

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import Final, final
 
 from queues.dead_lettering.dead_letters import DeadLetterRule
-from queues.definitions.address_keys import COPIES, RING, address_settings
+from queues.definitions.address_keys import ATTEMPTS, COPIES, RING, address_settings
 from queues.definitions.queue_arguments import QUORUM, queue_type
+from queues.definitions.retroactive import RING_ARGUMENT
 from queues.machine.options import (
     DELAY_ALL,
     DELAY_FAILED,
@@ -72,21 +73,22 @@ class SharedOptions:
 def options_of(arguments: dict[str, object], defaults: QueueDefaults) -> Options:
     """The options of a queue with these arguments."""
     quorum = queue_type(arguments) == QUORUM
-    levels = QUORUM_LEVELS if quorum else _number(arguments, "x-max-priority", 0) + 1
-    limit = _number(arguments, "x-delivery-limit", QUORUM_DELIVERY_LIMIT) if quorum else -1
+    ranked = quorum and RING_ARGUMENT not in arguments
+    levels = QUORUM_LEVELS if ranked else _number(arguments, "x-max-priority", 0) + 1
+    attempts = _number(arguments, f"x-{ATTEMPTS}", -1)
     delay_type = delay_type_of(arguments) if quorum else DELAY_NONE
     is_late = delay_type != DELAY_NONE
     return Options(
         levels=levels,
-        default_level=QUORUM_DEFAULT_LEVEL if quorum else 0,
+        default_level=QUORUM_DEFAULT_LEVEL if ranked else 0,
         ttl_ms=_number(arguments, "x-message-ttl", -1),
         length_max=_length_max(arguments),
         bytes_max=_number(arguments, "x-max-length-bytes", -1),
         overflow=overflow_of(arguments),
         single_active=arguments.get("x-single-active-consumer") is True,
         drain_handover=defaults.drain_handover,
-        counts_deliveries=quorum,
-        delivery_limit=limit if limit >= 0 else -1,
+        counts_deliveries=quorum or attempts > 0,
+        delivery_limit=_delivery_limit(arguments, quorum, attempts),
         consumer_timeout_ms=_number(arguments, "x-consumer-timeout", defaults.consumer_timeout_ms),
         expires_ms=_number(arguments, EXPIRES, -1),
         dead_letters=dead_letter_exchange(arguments) is not None,
@@ -95,7 +97,7 @@ def options_of(arguments: dict[str, object], defaults: QueueDefaults) -> Options
         delay_type=delay_type,
         delay_min_ms=_duration(arguments, RETRY_MIN, 0) if is_late else 0,
         delay_max_ms=_duration(arguments, RETRY_MAX, -1) if is_late else -1,
-        counts_returns=quorum and counts_returns(arguments, defaults),
+        counts_returns=attempts > 0 or (quorum and counts_returns(arguments, defaults)),
         address=address_settings(arguments),
     )
 
@@ -165,6 +167,15 @@ def overflow_of(arguments: dict[str, object]) -> int:
     if RING_SIZE in arguments:
         return DROP_HEAD
     return OVERFLOWS[str(arguments.get("x-overflow", "drop-head"))]
+
+
+def _delivery_limit(arguments: dict[str, object], quorum: bool, attempts: int) -> int:
+    """Failed deliveries that a message survives, -1: any number. Of both settings the stricter one
+    counts; the default of quorum queues is replaced by either."""
+    absent = QUORUM_DELIVERY_LIMIT if quorum and attempts < 0 else -1
+    limit = _number(arguments, "x-delivery-limit", absent) if quorum else -1
+    limits = [each for each in (limit, attempts - 1) if each >= 0]
+    return min(limits, default=-1)
 
 
 def _length_max(arguments: dict[str, object]) -> int:

@@ -6,7 +6,9 @@ they do not say. `route` is what a cache of routes asks when it has no answer. C
 A message goes through the graph of exchanges bound to exchanges, and meets each of them once, with
 all its routing keys at a time. An exchange passes it to its alternate if
 neither its own bindings nor any exchange behind them found a queue; a way that leads back to an
-exchange on it counts for no more than the queues which that one found itself.
+exchange on it counts for no more than the queues which that one found itself. Of a retroactive
+exchange the ring gets each message beside that: it counts as a queue, but not as found by a
+binding, so that the alternate is asked all the same.
 """
 
 from collections.abc import Callable, Iterable
@@ -17,6 +19,7 @@ from mypy_extensions import i64
 from queues.definitions.arguments import decode_arguments
 from queues.definitions.broker_objects import DEFAULT_EXCHANGE, Binding, Definition, Exchange, Queue
 from queues.definitions.metadata_outcomes import Added, Change, Removed
+from queues.definitions.retroactive import exchange_of_ring
 from queues.routing.content import TEXTS, Content, NoContent
 from queues.routing.direct import Direct
 from queues.routing.kinds import KINDS, Kind
@@ -62,6 +65,7 @@ class Hub:
         self.per_message: bool = kind.per_message
         self.by_key: bool = kind.by_key
         self.link_count: i64 = 0  # bindings that lead to exchanges
+        self.ring: i64 = 0  # uid of the queue that keeps its newest messages; 0: none does
         alternate = arguments.get(ALTERNATE_ARGUMENT)
         self.declared: str | None = alternate if isinstance(alternate, str) else None
         self.alternate: str | None = self.declared  # or what a policy says
@@ -135,6 +139,8 @@ class Walk:
             ahead = sorted([-target for target in found if target < 0], reverse=True)
             found = {target for target in found if target > 0}
         self.queues.update(found)
+        if hub.ring > 0:
+            self.queues.add(hub.ring)
         routed = len(found) > 0
         self.routed[hub.uid] = routed
         self.stack.append(Visit(hub, ahead, routed))
@@ -201,6 +207,7 @@ class Router:
             hub.link_count += 1 if subject.target < 0 else 0
         elif isinstance(subject, Queue) and subject.vhost == self.vhost:
             self._queues.add_target(subject.name.encode(), subject.uid)
+            self._set_ring(subject, subject.uid)
         elif isinstance(subject, Exchange) and subject.vhost == self.vhost:
             hub = self._make_hub(subject)
             self._hubs[hub.name] = hub
@@ -219,11 +226,18 @@ class Router:
             hub.link_count -= 1 if subject.target < 0 else 0
         elif isinstance(subject, Queue) and subject.vhost == self.vhost:
             self._queues.remove_target(subject.name.encode(), subject.uid)
+            self._set_ring(subject, 0)
             for walk in self._unfinished.values():
                 walk.forget_queue(subject.uid)
         elif isinstance(subject, Exchange) and subject.vhost == self.vhost:
             del self._hubs[subject.name]
             del self._hubs_by_uid[subject.uid]
+
+    def _set_ring(self, queue: Queue, uid: i64) -> None:
+        """If the queue is the ring of an exchange: that one's messages go there, or no more."""
+        hub = self._hubs_by_uid.get(exchange_of_ring(queue.name))
+        if hub is not None:
+            hub.ring = uid
 
     def is_topic(self, exchange: str) -> bool:
         """Whether its keys are under topic permissions."""
@@ -264,6 +278,8 @@ class Router:
         hub.kind.match(key, content, found)
         if not found and hub.alternate is not None:
             return self._walk(hub, key, content, more_keys)
+        if hub.ring > 0:
+            found.add(hub.ring)
         queues = tuple(found) if len(found) < 2 else tuple(sorted(found))
         return Route(True, hub.internal, queues, False, ())
 

@@ -68,6 +68,24 @@ def test_released_message_of_amqp10_comes_back_after_the_redelivery_delay(
 
 
 @both_kinds
+def test_message_is_dead_lettered_after_its_last_delivery_attempt(
+    own_broker: Broker, connection: Any, channel: Any, name: str, kind: str
+) -> None:
+    dead = channel.queue_declare("", exclusive=True).method.queue
+    declare(channel, name, kind, {"x-max-delivery-attempts": 3, **onward(dead)})
+    consuming = connection.channel()
+    inbox = Inbox(consuming, name)
+    publish(channel, name, b"1")
+    for count in (1, 2, 3):
+        inbox.wait(count)
+        consuming.basic_nack(inbox.tags[-1], requeue=True)
+    wait_until_ready(channel, dead, 1)
+    assert len(inbox.messages) == 3
+    _, properties, _ = channel.basic_get(dead, auto_ack=True)
+    assert properties.headers["x-death"][0]["reason"] == "delivery_limit"
+
+
+@both_kinds
 def test_message_without_expiration_is_dead_lettered_after_the_expiry_delay(
     own_broker: Broker, channel: Any, name: str, kind: str
 ) -> None:

@@ -559,12 +559,20 @@ def test_a_policy_is_made_by_a_form_that_knows_its_keys(
     form.get_by_label("max-length (").fill("5")
     adding.select_option("overflow")
     form.get_by_label("overflow (").select_option("reject-publish")
+    multiplier = "redelivery-delay-multiplier"
+    adding.select_option(multiplier)
+    form.get_by_label(f"{multiplier} (").fill("twice")
+    form.get_by_role("button", name="Save").click()
+    form.get_by_text(f"{multiplier} must be a number").wait_for()
+    form.get_by_label(f"{multiplier} (").fill("1.5")
     form.get_by_role("button", name="Save").click()
     form.get_by_text("saved").wait_for()
     asked = f"/policies/%2F/{name}"
-    assert api.get(asked)["definition"] == {"max-length": 5, "overflow": "reject-publish"}
+    expected = {"max-length": 5, "overflow": "reject-publish", multiplier: 1.5}
+    assert api.get(asked)["definition"] == expected
     page.get_by_role("row", name=name).get_by_role("button", name="Change").click()
     form.get_by_role("button", name="without overflow").click()
+    form.get_by_role("button", name=f"without {multiplier}").click()
     form.get_by_role("button", name="Save").click()
     row = page.get_by_role("row", name=name)
     row.get_by_text("overflow:").wait_for(state="detached")

@@ -41,6 +41,7 @@ from queues.definitions.metadata import Metadata
 from queues.definitions.metadata_commands import PutParameter
 from queues.definitions.metadata_vhost import VHost
 from queues.definitions.queue_arguments import queue_type
+from queues.definitions.retroactive import exchange_of_ring
 from queues.definitions.vhost_limits import USER_LIMITS, VHOST_LIMITS, VHOST_LIMITS_NAME, limits_in
 
 SLICE: Final = 256  # rows between two turns of the loop
@@ -248,8 +249,10 @@ def limit_rows(vhost: VHost) -> Iterator[Body]:
 
 
 def queue_rows(vhost: VHost) -> Iterator[Body]:
+    """All that outlive a restart, but for rings of retroactive exchanges, which the cluster makes
+    by itself."""
     for queue in list(vhost.queues.values()):
-        if queue.outlives_restart:
+        if queue.outlives_restart and exchange_of_ring(queue.name) == 0:
             arguments = decode_arguments(queue.arguments)
             yield {
                 "name": queue.name,

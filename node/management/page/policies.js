@@ -148,7 +148,7 @@ function valueInput(kind, value) {
   if (Array.isArray(kind)) return choice("", kind, value);
   if (kind === "flag") return choice("", ["true", "false"], String(value ?? true));
   const text = kind === "json" && value !== undefined ? JSON.stringify(value) : value;
-  const inputmode = kind === "number" ? "numeric" : null;
+  const inputmode = { number: "numeric", fraction: "decimal" }[kind] ?? null;
   return input("", { required: true, value: text, inputmode });
 }
 
@@ -156,9 +156,13 @@ function valueOf(kind, text, name) {
   if (kind === "text" || Array.isArray(kind)) return text;
   try {
     const value = JSON.parse(text);
-    if (kind !== "number" || Number.isInteger(value)) return value;
+    if (kind === "fraction" ? typeof value === "number" : isWhole(kind, value)) return value;
   } catch {
     if (kind === "json") throw new Error(`${name} is not JSON`);
   }
-  throw new Error(`${name} must be a whole number`);
+  throw new Error(`${name} must be a ${kind === "fraction" ? "number" : "whole number"}`);
+}
+
+function isWhole(kind, value) {
+  return kind !== "number" || Number.isInteger(value);
 }

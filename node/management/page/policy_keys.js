@@ -1,7 +1,7 @@
 // What a policy may say, for its form: the kind of each value, what it is for, what it means.
 //
-// kind: number, text, flag, or a list of the words that it can be. `operator`: also in operator
-// policies, which have the last word.
+// kind: number (a whole one), fraction, text, flag, json, or a list of the words that it can be.
+// `operator`: also in operator policies, which have the last word.
 
 export const KEYS = {
   "max-length": { kind: "number", is: "queues", operator: true, means: "most messages" },
@@ -83,12 +83,15 @@ export const KEYS = {
     kind: "number", is: "queues", means: "most bytes that a consumer holds; 0: one message",
   },
   "consumer-max-rate": { kind: "number", is: "queues", means: "messages a second to a consumer" },
+  "max-delivery-attempts": {
+    kind: "number", is: "queues", means: "most deliveries of a message, requeues included",
+  },
   "redelivery-delay": { kind: "number", is: "queues", means: "wait before a redelivery, ms" },
   "redelivery-delay-multiplier": {
-    kind: "number", is: "queues", means: "factor of that wait for each further redelivery",
+    kind: "fraction", is: "queues", means: "factor of that wait for each further redelivery",
   },
   "redelivery-collision-avoidance-factor": {
-    kind: "number", is: "queues", means: "share by which that wait varies, 0 to 1",
+    kind: "fraction", is: "queues", means: "share by which that wait varies, 0 to 1",
   },
   "max-redelivery-delay": { kind: "number", is: "queues", means: "longest such wait, ms" },
   "expiry-delay": {
@@ -145,6 +148,9 @@ export const KEYS = {
   },
   "member-placement-tag": {
     kind: "text", is: "quorum_queues", operator: true, means: "nodes that get members",
+  },
+  "retroactive-message-count": {
+    kind: "number", is: "exchanges", means: "newest messages that queues get that are bound later",
   },
   "alternate-exchange": { kind: "text", is: "exchanges", means: "where unroutable messages go" },
 };

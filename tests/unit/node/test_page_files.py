@@ -104,9 +104,8 @@ def test_the_form_for_policies_offers_values_that_the_node_takes(key: str) -> No
     found = re.search(rf'^  "{key}": \{{\s*kind: (\[[^\]]*\]|"\w+")', text, re.MULTILINE)
     assert found is not None
     samples = {"number": (1, 3), "text": ("x",), "flag": (True, False), "json": (2, ["n1"])}
-    if key == "redelivery-collision-avoidance-factor":
-        samples["number"] = (0, 1)
-    elif key == "producer-window-size":
+    samples["fraction"] = (1, 1.5) if key == "redelivery-delay-multiplier" else (0, 0.5)
+    if key == "producer-window-size":
         samples["number"] = (1024,)
     words = re.findall(r'"([\w-]+)"', found[1])
     check, _ = KEYS[key]

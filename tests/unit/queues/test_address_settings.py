@@ -525,6 +525,29 @@ def test_policy_with_a_wrong_value_is_refused_with_what_is_allowed(
     assert allowed in fault
 
 
+@pytest.mark.parametrize(
+    ("kind", "attempts", "limit", "expected"),
+    [
+        ("classic", 10, None, 9),
+        ("classic", -1, None, -1),
+        ("quorum", 10, None, 9),
+        ("quorum", 30, 5, 5),
+        ("quorum", 3, 5, 2),
+        ("quorum", -1, None, 20),
+    ],
+)
+def test_delivery_attempts_are_one_more_than_the_failures_that_a_message_survives(
+    kind: str, attempts: int, limit: int | None, expected: int
+) -> None:
+    arguments: dict[str, object] = {"x-queue-type": kind, "x-max-delivery-attempts": attempts}
+    if limit is not None:
+        arguments["x-delivery-limit"] = limit
+    options = options_of(arguments, QueueDefaults())
+    assert options.delivery_limit == expected
+    assert options.counts_deliveries == (kind == "quorum" or attempts > 0)
+    assert options.counts_returns == (attempts > 0)
+
+
 def test_non_destructive_is_refused_where_it_makes_no_sense() -> None:
     flag: dict[str, object] = {"x-non-destructive": True}
     assert argument_fault("q", dict(flag)) is None

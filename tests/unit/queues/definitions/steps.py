@@ -7,6 +7,8 @@ from queues.definitions.metadata import Metadata
 from queues.definitions.metadata_commands import Command
 from queues.definitions.metadata_outcomes import Change, Created, Outcome, Refused
 from queues.definitions.metadata_vhost import VHost
+from queues.definitions.queue_arguments import QUEUE_TYPE, QUORUM
+from queues.definitions.retroactive import ring_name
 from queues.routing.router import Route, Router
 
 
@@ -63,6 +65,12 @@ class Steps:
         outcome = self.do(declare_queue(name, arguments, owner, node, **flags))
         assert isinstance(outcome, Created) and isinstance(outcome.subject, Queue)
         return outcome.subject
+
+    def ring(self, exchange: str) -> Queue:
+        """The queue that keeps the newest messages of the exchange."""
+        name = ring_name(self.vhost.exchanges[exchange])
+        arguments: dict[str, object] = {QUEUE_TYPE: QUORUM}
+        return self.queue(name, arguments, durable=True, server_named=True)
 
     def bind(self, source: str, queue: str, key: bytes = b"", **arguments: object) -> Outcome:
         return self.do(bind(source, queue, key, **arguments))

@@ -148,6 +148,7 @@ GOOD: list[tuple[dict[str, object], str, list[object]]] = [
     (QUORUM, "x-consumer-max-rate", [1, 1_000]),
     (CLASSIC, "x-redelivery-delay", [0, 5_000]),
     (QUORUM, "x-redelivery-delay-multiplier", [1, 1.5]),
+    (CLASSIC, "x-max-delivery-attempts", [-1, 1, 10]),
     (CLASSIC, "x-redelivery-collision-avoidance-factor", [0, 0.5, 1]),
     (CLASSIC, "x-max-redelivery-delay", [0, 50_000]),
     (CLASSIC, "x-expiry-delay", [0, 10]),

@@ -390,3 +390,29 @@ def test_few_interrupted_routes_are_kept() -> None:
         )
         assert route is None
     assert len(steps.router._unfinished) == UNFINISHED_MAX
+
+
+def test_ring_of_an_exchange_gets_each_of_its_messages_and_stands_in_for_no_binding() -> None:
+    steps = Steps()
+    steps.exchange("kept", kind="topic", arguments={"alternate-exchange": "amq.fanout"})
+    steps.exchange("outer", kind="fanout")
+    steps.do(link("outer", "kept", b"a"))
+    queue, other = steps.queue("q"), steps.queue("other")
+    steps.bind("kept", "q", b"a")
+    steps.bind("amq.fanout", "other", b"")
+    ring = steps.ring("kept")
+    assert steps.route("kept", b"a") == (queue.uid, ring.uid)
+    assert steps.route("kept", b"b") == (other.uid, ring.uid)
+    assert steps.route("outer", b"a") == (queue.uid, ring.uid)
+    steps.do(commands.DeleteQueue("/", ring.name))
+    assert steps.route("kept", b"a") == (queue.uid,)
+
+
+def test_ring_of_an_exchange_that_was_deleted_is_not_that_of_its_successor() -> None:
+    steps = Steps()
+    steps.exchange("kept")
+    ring = steps.ring("kept")
+    steps.do(commands.DeleteExchange("/", "kept"))
+    steps.exchange("kept")
+    assert steps.route("kept", b"") == ()
+    assert steps.ring("kept").name != ring.name
