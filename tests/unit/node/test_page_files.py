@@ -103,6 +103,7 @@ def test_the_form_for_policies_offers_values_that_the_node_takes(key: str) -> No
     text = scripts()["policy_keys.js"]
     found = re.search(rf'^  "{key}": \{{\s*kind: (\[[^\]]*\]|"\w+")', text, re.MULTILINE)
     assert found is not None
+    samples: dict[str, tuple[object, ...]]
     samples = {"number": (1, 3), "text": ("x",), "flag": (True, False), "json": (2, ["n1"])}
     samples["fraction"] = (1, 1.5) if key == "redelivery-delay-multiplier" else (0, 0.5)
     if key == "producer-window-size":
