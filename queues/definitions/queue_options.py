@@ -87,7 +87,7 @@ def options_of(arguments: dict[str, object], defaults: QueueDefaults) -> Options
         overflow=overflow_of(arguments),
         single_active=arguments.get("x-single-active-consumer") is True,
         drain_handover=defaults.drain_handover,
-        counts_deliveries=quorum or attempts > 0,
+        counts_deliveries=quorum,
         delivery_limit=_delivery_limit(arguments, quorum, attempts),
         consumer_timeout_ms=_number(arguments, "x-consumer-timeout", defaults.consumer_timeout_ms),
         expires_ms=_number(arguments, EXPIRES, -1),

@@ -190,7 +190,8 @@ class Fifo:
         self.options = options
         self.notes.configure(options)
         self.roster.drain_handover = options.drain_handover
-        self._counts = options.counts_deliveries or options.redelivers_late
+        counts = options.counts_deliveries or options.delivery_limit >= 0
+        self._counts = counts or options.redelivers_late
         self._delays_returns = options.delays or options.redelivers_late
         self._one_by_one = self._counts or self._delays_returns or options.keeps_last_values
         if options.keeps_last_values != (self.last_values is not None):

@@ -86,6 +86,29 @@ def test_message_is_dead_lettered_after_its_last_delivery_attempt(
 
 
 @both_kinds
+def test_policy_bounds_delivery_attempts_and_its_end_ends_that(
+    own_broker: Broker, api: HttpApi, connection: Any, channel: Any, name: str, kind: str
+) -> None:
+    declare(channel, name, kind)
+    publish_all(channel, name, [b"1", b"2"])
+    policy = {"pattern": f"^{name}$", "definition": {"max-delivery-attempts": 2}}
+    api.put(f"/policies/%2F/{name}", policy)
+    consuming = connection.channel()
+    consuming.basic_qos(prefetch_count=1)
+    inbox = Inbox(consuming, name)
+    for count in (1, 2):
+        inbox.wait(count)
+        consuming.basic_nack(inbox.tags[-1], requeue=True)
+    inbox.wait(3)
+    assert inbox.bodies == [b"1", b"1", b"2"]
+    api.delete(f"/policies/%2F/{name}")
+    for count in (3, 4, 5):
+        inbox.wait(count)
+        consuming.basic_nack(inbox.tags[-1], requeue=True)
+    inbox.wait(6)
+
+
+@both_kinds
 def test_message_without_expiration_is_dead_lettered_after_the_expiry_delay(
     own_broker: Broker, channel: Any, name: str, kind: str
 ) -> None:

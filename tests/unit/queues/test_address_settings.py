@@ -544,7 +544,6 @@ def test_delivery_attempts_are_one_more_than_the_failures_that_a_message_survive
         arguments["x-delivery-limit"] = limit
     options = options_of(arguments, QueueDefaults())
     assert options.delivery_limit == expected
-    assert options.counts_deliveries == (kind == "quorum" or attempts > 0)
     assert options.counts_returns == (attempts > 0)
 
 
