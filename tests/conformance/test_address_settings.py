@@ -87,8 +87,10 @@ def test_message_is_dead_lettered_after_its_last_delivery_attempt(
 
 @both_kinds
 def test_policy_bounds_delivery_attempts_and_its_end_ends_that(
-    own_broker: Broker, api: HttpApi, connection: Any, channel: Any, name: str, kind: str
+    own_broker: Broker, connection: Any, channel: Any, name: str, kind: str
 ) -> None:
+    assert own_broker.node is not None
+    api = HttpApi(own_broker.node.management_url)
     declare(channel, name, kind)
     publish_all(channel, name, [b"1", b"2"])
     policy = {"pattern": f"^{name}$", "definition": {"max-delivery-attempts": 2}}
