@@ -10,7 +10,7 @@ Limits: SLICE messages, or one answer of the leader of the ring, are on their wa
 import asyncio
 import logging
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Final, Protocol, final
 
 from node.events.logs import ids_of
 from node.operations.peeking import ANSWER_BYTES, Browsed
@@ -29,7 +29,9 @@ from warren.wire.amqp091.deliver import extract
 from warren.wire.errors import ProtocolError
 
 if TYPE_CHECKING:
-    from node.broker import Broker
+    from node.process_identity import ProcessIdentity
+    from node.turn import Turn
+    from queues.definitions.metadata import Metadata
 
 log = logging.getLogger("warren.addresses")
 
@@ -39,12 +41,33 @@ PATIENCE_S: Final = 30.0  # for the queue to take a slice
 CREDIT: Final = CreditSpec(1 << 20, 1 << 19)
 
 
+class Hosts(Protocol):
+    """See `node.definitions.queue_registry`."""
+
+    def host(self, uid: int) -> QueueHost:
+        """The queue as sessions see it."""
+
+
+class Node(Protocol):
+    """The broker, as copies need it."""
+
+    metadata: "Metadata"
+    turn: "Turn"
+    identity: "ProcessIdentity"
+
+    @property
+    def queues(self) -> Hosts: ...
+
+    async def browse(self, queue: Queue, level: int, seq: int, count: int) -> Sequence[Browsed]:
+        """LookupError: the leader of the queue has no answer."""
+
+
 @final
 class Copying(PublishingOnly):
     """The copies for one binding, as a session that publishes to the queue."""
 
     def __init__(
-        self, broker: "Broker", exchange: Exchange, ring: Queue, queue: Queue, command: Bind
+        self, broker: Node, exchange: Exchange, ring: Queue, queue: Queue, command: Bind
     ) -> None:
         self._broker = broker
         self._ring = ring

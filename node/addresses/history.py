@@ -19,8 +19,7 @@ from queues.definitions.metadata_outcomes import Outcome, Refused
 from queues.definitions.retroactive import ring_name
 
 if TYPE_CHECKING:
-    from node.addresses.copying import Copying
-    from node.broker import Broker
+    from node.addresses.copying import Copying, Node
 
 Done = Callable[[Outcome], None]
 
@@ -28,7 +27,7 @@ Done = Callable[[Outcome], None]
 class History:
     """One for each broker. All methods run on the loop thread."""
 
-    def __init__(self, broker: "Broker") -> None:
+    def __init__(self, broker: "Node") -> None:
         self._broker = broker
         self._tasks: set[asyncio.Task[None]] = set()
 
