@@ -210,7 +210,8 @@ class Channel091:
         for k in range(len(keys)):
             plan = cache.get(keys[k])
             if plan is None:
-                if self._must_wait():
+                plan = None if self._must_wait() else cache.make_some(keys[k])
+                if plan is None:
                     first = event.firsts[k]
                     if first == 0:
                         self._publish_later(event)
@@ -218,7 +219,6 @@ class Channel091:
                     event, rest = event.split(first)
                     self._publish_later(rest)
                     break
-                plan = cache.make(keys[k])
             if not plan.plain:
                 plain = False
             seen |= i64(infos[k])

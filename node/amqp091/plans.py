@@ -64,6 +64,9 @@ class PlanCache(Protocol):
     def make(self, key: bytes) -> Plan:
         """Route and check afresh, and remember."""
 
+    def make_some(self, key: bytes) -> Plan | None:
+        """`make`, if this turn has time for all of it. None: call it again in the next turn."""
+
     def refresh(self) -> None:
         """Forget everything if a definition has changed since."""
 

@@ -22,7 +22,7 @@ from queues.queue_host import QueueHost
 from queues.routing.content import Content, Content091
 from queues.routing.copies import copies_of, may_copy, may_copy_at, without_hidden
 from queues.routing.pace import RoutingPace
-from queues.routing.router import Route, Router
+from queues.routing.router import NO_CONTENT, Route, Router, never
 from queues.sessions.publishing import Gate, Targets
 from warren.wire.amqp091.events import INFO_EXPIRATION, INFO_HEADERS, INFO_USER_ID, Publishes
 from warren.wire.amqp091.properties import expiration_of, user_id_of
@@ -61,7 +61,7 @@ class Look:
         self.rewritten: bytes | None = None  # None: it goes on as it came in
         self.key = b""
         self.info = 0
-        self.is_unfinished = False  # this turn has no time for all its routing keys
+        self.is_unfinished = False  # this turn has no time for all its keys and exchanges
 
 
 class RouteCache:
@@ -132,8 +132,19 @@ class RouteCache:
     def make(self, key: bytes) -> Plan:
         """Route and check afresh, and remember, unless the name dies with a consumer."""
         self._pace.begin()
-        plan = self._make(key)
+        plan = self._make(key, never)
         self._pace.end()
+        assert plan is not None
+        return self._remembered(key, plan)
+
+    def make_some(self, key: bytes) -> Plan | None:
+        """`make`, if this turn has time for all of it. None: call it again in the next turn."""
+        self._pace.begin()
+        plan = self._make(key, self._pace.lap)
+        self._pace.end()
+        return None if plan is None else self._remembered(key, plan)
+
+    def _remembered(self, key: bytes, plan: Plan) -> Plan:
         if self._is_traced():
             plan.trace()
         if is_answer(plan.exchange, plan.routing_key):
@@ -144,7 +155,7 @@ class RouteCache:
         self._plans[key] = plan
         return plan
 
-    def _make(self, key: bytes) -> Plan:
+    def _make(self, key: bytes, is_late: Callable[[], bool]) -> Plan | None:
         length = key[0]
         name = key[1 : 1 + length]
         routing_key = key[2 + length : -1]
@@ -157,7 +168,9 @@ class RouteCache:
             missing = _publish_error(ReplyCode.NOT_FOUND, text)
             return Plan(shown, routing_key, NOWHERE, False, False, missing)
         mandatory = bool(bits & MANDATORY)
-        route = self.router.route(exchange, routing_key)
+        route = self.router.route_in_slices(exchange, routing_key, NO_CONTENT, (), is_late)
+        if route is None:
+            return None
         error = self._refusal(exchange, routing_key, route, bool(bits & IMMEDIATE))
         if error is not None:
             return Plan(exchange, routing_key, NOWHERE, mandatory, False, error)
@@ -224,7 +237,9 @@ class RouteCache:
         for k, first in enumerate(event.firsts):
             if is_spent:
                 break
-            plan = self.get(event.keys[k]) or self.make(event.keys[k])
+            plan = self.get(event.keys[k]) or self.make_some(event.keys[k])
+            if plan is None:
+                break
             self._pace.begin()
             for index in range(first, bounds[k]):
                 look = self._look(event, index, plan, event.infos[k])
@@ -262,7 +277,12 @@ class RouteCache:
             self._copy(event.data, look)
         elif plan.per_message:
             content = Content091(event.data, start)
-            route = self.router.route(plan.exchange, plan.routing_key, content)
+            route = self.router.route_in_slices(
+                plan.exchange, plan.routing_key, content, (), self._pace.lap
+            )
+            if route is None:
+                look.is_unfinished = True
+                return look
             look.targets = self.targets(route.queues, plan.exchange)
         return look
 

@@ -284,9 +284,9 @@ class PublishingLink(PublishingOnly):
             return self._take_special(run, None)
         plan = plans.get(self._key)
         if plan is None:
-            if self.owner.must_wait():
+            plan = None if self.owner.must_wait() else plans.make_some(self._key)
+            if plan is None:
                 return run
-            plan = plans.make(self._key)
         if plan is not self._plan and self.queue is None:
             self._resolve(plan)
         if plan.plain and not is_special(run, self.owner.frame_max):

@@ -30,6 +30,7 @@ ALTERNATE_ARGUMENT: Final = "alternate-exchange"
 NO_CONTENT: Final = NoContent()
 WARNINGS_MAX: Final = 100  # that wait to be taken; more are not kept
 KEYS_AT_ONCE: Final = 32  # that are matched before the clock is asked
+HUBS_AT_ONCE: Final = 32  # that are visited before the clock is asked
 UNFINISHED_MAX: Final = 100  # routes kept for their next slice; the oldest then starts again
 DEATH_HEADER: Final = "x-death"  # has the time at which a dead letter was made
 
@@ -82,7 +83,8 @@ class Visit:
         self.alternate_asked = False
 
 
-def _never() -> bool:
+def never() -> bool:
+    """Whether it is late, where time does not matter."""
     return False
 
 
@@ -293,11 +295,12 @@ class Router:
     ) -> Route | None:
         """`route`, interrupted when `is_late` says so: None. Call it again for the same message.
 
-        A message may have thousands of routing keys, and each exchange behind the first matches
-        all of them. What is declared or deleted in between counts, or does not.
+        A message may have thousands of routing keys, and each of thousands of exchanges behind the
+        first matches all of them. What is declared or deleted in between counts, or does not.
         """
         hub = self._hubs.get(exchange)
-        if hub is None or len(more_keys) <= KEYS_AT_ONCE:
+        is_short = hub is None or (hub.link_count == 0 and hub.alternate is None)
+        if hub is None or (is_short and len(more_keys) <= KEYS_AT_ONCE):
             return self.route(exchange, key, content, more_keys)
         name = (exchange, key, more_keys)
         walk = self._unfinished.pop(name, None)
@@ -314,7 +317,7 @@ class Router:
         self, start: Hub, key: bytes, content: Content, more_keys: tuple[bytes, ...]
     ) -> Route:
         walk = Walk(start, key, content, more_keys)
-        self._go_on(walk, _never)
+        self._go_on(walk, never)
         return walk.result()
 
     def _go_on(self, walk: Walk, is_late: Callable[[], bool]) -> bool:
@@ -323,6 +326,7 @@ class Router:
         False: interrupted.
         """
         stack = walk.stack
+        visited: i64 = 0
         if walk.entering is not None and not walk.enter(walk.entering, is_late):
             return False
         while stack:
@@ -336,7 +340,8 @@ class Router:
                 continue
             known = walk.routed.get(hub.uid)
             if known is None:
-                if not walk.enter(hub, is_late):
+                visited += 1
+                if not walk.enter(hub, is_late) or (visited % HUBS_AT_ONCE == 0 and is_late()):
                     return False
             elif known:
                 visit.routed = True

@@ -7,7 +7,8 @@ import pytest
 from node.amqp091.publish_plans import RouteCache
 from node.auth.permissions import PermissionCache
 from queues.queue_host import QueueHost
-from queues.routing.pace import RoutingPace
+from queues.routing.pace import ROUTE_MS_MAX, RoutingPace
+from queues.routing.router import HUBS_AT_ONCE
 from queues.sessions.publishing import Targets
 from tests.unit.node.fake_access import FakeAccess
 from tests.unit.queues.definitions.steps import Steps
@@ -233,3 +234,37 @@ def test_keys_of_copies_need_the_right_to_the_topic_as_well() -> None:
         assert "access to topic 'theirs' in exchange 't'" in parted.error.text
     other = room.cache.part(run_of(sent(b"a", {"CC": ["theirs"]}, "")))
     assert other.error is None
+
+
+def test_route_through_thousands_of_exchanges_takes_several_turns() -> None:
+    now_s = 0.0
+
+    def clock_s() -> float:
+        nonlocal now_s
+        now_s += ROUTE_MS_MAX / 1000
+        return now_s
+
+    pace = RoutingPace(clock_s)
+    room = Room("last", pace=pace)
+    room.steps.exchange("start", "fanout")
+    for number in range(4 * HUBS_AT_ONCE):
+        room.steps.exchange(f"x{number}", "fanout")
+        room.steps.link("start", f"x{number}")
+    room.steps.bind("x0", "last")
+    room.cache.refresh()
+    event = run_of(message(1, b"1", b"", exchange="start"))
+    parted = room.cache.part(event)
+    turns = 1
+    while parted.rest is not None:
+        assert parted.rest is event and parted.event is None
+        pace.begin_turn()
+        parted = room.cache.part(event)
+        turns += 1
+    assert turns > 2
+    assert [room.names(targets) for targets in parted.plans] == [["last"]]
+    plan = room.cache.make_some(event.keys[0])
+    while plan is None:
+        pace.begin_turn()
+        plan = room.cache.make_some(event.keys[0])
+    assert room.names(plan.targets) == ["last"]
+    assert room.cache.get(event.keys[0]) is plan

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from queues.definitions import metadata_commands as commands
 from queues.definitions.broker_objects import Destination, Exchange
 from queues.definitions.metadata_vhost import VHost
-from queues.routing.router import KEYS_AT_ONCE, UNFINISHED_MAX, Route, Router
+from queues.routing.router import HUBS_AT_ONCE, KEYS_AT_ONCE, UNFINISHED_MAX, Route, Router
 from queues.routing.topic import words_of
 from tests.unit.queues.definitions.steps import (
     Steps,
@@ -416,3 +416,34 @@ def test_ring_of_an_exchange_that_was_deleted_is_not_that_of_its_successor() -> 
     steps.exchange("kept")
     assert steps.route("kept", b"") == ()
     assert steps.ring("kept").name != ring.name
+
+
+def test_a_way_through_thousands_of_exchanges_is_gone_in_slices() -> None:
+    steps = Steps()
+    count = 5 * HUBS_AT_ONCE
+    queue = steps.queue("last")
+    steps.exchange("start", "fanout")
+    for number in range(count):
+        steps.exchange(f"x{number}", "fanout")
+        steps.link("start", f"x{number}")
+    steps.bind(f"x{count - 1}", "last")
+    calls = 1
+    while (route := slice_of(steps.router, "start")) is None:
+        calls += 1
+    assert (route.queues, calls) == ((queue.uid,), count // HUBS_AT_ONCE + 1)
+
+
+def test_a_chain_of_alternates_is_gone_in_slices() -> None:
+    steps = Steps()
+    count = 3 * HUBS_AT_ONCE
+    for number in range(count):
+        arguments: dict[str, object] = {"alternate-exchange": f"x{number + 1}"}
+        steps.exchange(f"x{number}", "fanout", arguments if number < count - 1 else None)
+    calls = 1
+    while (route := slice_of(steps.router, "x0")) is None:
+        calls += 1
+    assert (route.queues, calls) == ((), 3)
+
+
+def slice_of(router: Router, exchange: str) -> Route | None:
+    return router.route_in_slices(exchange, b"", FakeContent(), (), lambda: True)
