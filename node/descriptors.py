@@ -55,6 +55,21 @@ class Descriptors:
         self._operators.append(transport)
         return False
 
+    def is_short_in_handshake(self, descriptor: int) -> bool:
+        """The same of an AMQP connection that has not sent its first byte of AMQP yet."""
+        below = self._clients_below()
+        if descriptor >= below:
+            self._refuse("AMQP", below)
+        return descriptor >= below
+
+    def is_short_in_operators_handshake(self, descriptor: int) -> bool:
+        """The same of HTTPS: operators get in by half of what is kept."""
+        below = self._clients_below()
+        below += (self._files_max() - below) // 2
+        if descriptor >= below:
+            self._refuse("HTTP", below)
+        return descriptor >= below
+
     def _clients_below(self) -> int:
         files_max = self._files_max()
         return files_max - min(KEPT, files_max // 4)

@@ -148,6 +148,7 @@ def listen_behind(broker: "Broker", entry: "Entry") -> "Acceptor":
         return Greeting(broker, forwarded, entry.login, is_stream=entry.is_stream)
 
     bound = bound_socket(entry.host, entry.port, BACKLOG, entry.reuse_port)
-    acceptor = Acceptor(bound, greeting, entry.tls, entry.proxies, entry.handshake_s)
+    is_short = broker.descriptors.is_short_in_handshake
+    acceptor = Acceptor(bound, greeting, entry.tls, entry.proxies, entry.handshake_s, is_short)
     acceptor.start()
     return acceptor

@@ -169,8 +169,9 @@ class ManagementFront:
         server = ManagementServer(context, make_app, is_short)
         self._servers.append(server)
         handshake_s = broker.config.tls.handshake_timeout_ms / 1000
+        is_short_before = broker.descriptors.is_short_in_operators_handshake
         for each in self._places:
-            await server.serve(each.bound, each.tls, handshake_s)
+            await server.serve(each.bound, each.tls, handshake_s, is_short_before)
         makers = {METRICS: make_metrics_app, WEB_AMQP: make_web_amqp_app}
         for protocol, bound in self._apart.items():
             apart = ManagementServer(context, makers[protocol], is_short)

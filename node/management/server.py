@@ -311,16 +311,21 @@ class ManagementServer:
         return int(address[1])
 
     async def serve(
-        self, bound: socket, tls: Contexts | None = None, handshake_s: float = 5.0
+        self,
+        bound: socket,
+        tls: Contexts | None = None,
+        handshake_s: float = 5.0,
+        is_short: Callable[[int], bool] = lambda descriptor: False,
     ) -> None:
-        """Listen on a socket that is bound already; called for each of them."""
+        """Listen on a socket that is bound already; called for each of them. `is_short` says
+        whether the node needs that descriptor itself, before TLS."""
         if self._runner.server is None:
             await self._runner.setup()
         if tls is None:
             loop = asyncio.get_running_loop()
             self._servers.append(await loop.create_server(self._connection, sock=bound))
             return
-        acceptor = Acceptor(bound, self._connection, tls, timeout_s=handshake_s)
+        acceptor = Acceptor(bound, self._connection, tls, None, handshake_s, is_short)
         self._acceptors.append(acceptor)
         acceptor.start()
 

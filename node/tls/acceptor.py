@@ -8,7 +8,8 @@
 `make` gives the protocol of a connection whose TLS handshake is through; it learns where a proxy
 says that the client is, or None. Each connection gets the context that the keeper has at that
 moment. Limits: PROXY header and TLS handshake have `timeout_s` each, and UNREADY_MAX connections
-are in them at a time; more wait in the backlog of the kernel. What fails in them is logged, in one
+are in them at a time; more wait in the backlog of the kernel. A connection whose descriptor the
+node keeps for itself (`is_short`) is closed at once. What fails in them is logged, in one
 line for each address and minute, and closes that connection alone. Owns the bound socket.
 """
 
@@ -52,6 +53,7 @@ class Acceptor:
         tls: Contexts | None,
         proxies: TrustedProxies | None = None,
         timeout_s: float = 5.0,
+        is_short: Callable[[int], bool] = lambda descriptor: False,
     ) -> None:
         self.failed = 0  # connections that did not get through
         self._socket = bound
@@ -59,6 +61,7 @@ class Acceptor:
         self._tls = tls
         self._proxies = proxies
         self._timeout_s = timeout_s
+        self._is_short = is_short
         self._loop = asyncio.get_running_loop()
         self._unready: set[asyncio.Task[None]] = set()
         self._is_reading = False
@@ -109,6 +112,9 @@ class Acceptor:
             except OSError as error:
                 self._cannot_accept(error)
                 return
+            if self._is_short(connection.fileno()):
+                connection.close()
+                continue
             connection.setblocking(False)
             task = self._loop.create_task(self._take(connection, str(address[0])))
             self._unready.add(task)

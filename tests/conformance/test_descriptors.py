@@ -3,7 +3,10 @@
 import os
 import resource
 import socket
+import ssl
 from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -12,8 +15,10 @@ import pytest
 
 from tests.conformance.http_api import HttpApi
 from tests.conformance.raw import HEARTBEAT, PeerClosed, RawClient, frame
+from tests.unit.node.certificates import Authority
 from tests.waiting import eventually
 from warren.testing import Node
+from warren.testing.node import free_ports
 
 FILES_MAX: Final = 200
 IDLE: Final = 300
@@ -83,3 +88,34 @@ def test_idle_http_connections_take_no_descriptor_that_the_node_needs(node: Node
     eventually(answers)
     assert channel.basic_get("q", auto_ack=True)[2] == b"1"
     connection.close()
+
+
+def test_idle_connections_before_tls_take_no_descriptor_that_the_node_needs(
+    tmp_path: Path,
+) -> None:
+    authority = Authority(tmp_path)
+    authority.issue("server")
+    amqps, https = free_ports(2)
+    settings = {
+        "listeners.amqps": f"127.0.0.1:{amqps}",
+        "listeners.management_tls": f"127.0.0.1:{https}",
+        "tls.certfile": str(tmp_path / "server.pem"),
+        "tls.keyfile": str(tmp_path / "server.key"),
+        "tls.handshake_timeout_ms": "120000",
+    }
+    with Node(name="descriptors", settings=settings) as node:
+        resource.prlimit(node.pid, resource.RLIMIT_NOFILE, (FILES_MAX, FILES_MAX))
+        for port in (https, amqps):
+            idle = [socket.create_connection((node.host, port), 10) for _ in range(IDLE)]
+            with suppress(ConnectionResetError):
+                assert idle[-1].recv(1) == b"", "the last one found no descriptor"
+            eventually(lambda: len(os.listdir(f"/proc/{node.pid}/fd")) <= FILES_MAX - FREE)
+            for each in idle:
+                each.close()
+            eventually(lambda: len(os.listdir(f"/proc/{node.pid}/fd")) < FILES_MAX // 2)
+        context = ssl.create_default_context(cafile=authority.cafile)
+        tls = pika.SSLOptions(context, "localhost")
+        parameters = pika.ConnectionParameters("127.0.0.1", amqps, ssl_options=tls)
+        connection = pika.BlockingConnection(parameters)
+        assert connection.channel().queue_declare("", exclusive=True).method.queue
+        connection.close()

@@ -3,8 +3,8 @@
 import asyncio
 import socket
 import ssl
-from collections.abc import AsyncIterator, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import cast
 
@@ -46,9 +46,13 @@ def run(story: Coroutine[object, object, None]) -> None:
 
 @asynccontextmanager
 async def accepting(
-    keeper: TlsKeeper | None, proxies: TrustedProxies | None = None, timeout_s: float = 5.0
+    keeper: TlsKeeper | None,
+    proxies: TrustedProxies | None = None,
+    timeout_s: float = 5.0,
+    is_short: Callable[[int], bool] = lambda descriptor: False,
 ) -> AsyncIterator[Acceptor]:
-    acceptor = Acceptor(bound_socket(LOOPBACK, 0, 16), Echo, keeper, proxies, timeout_s)
+    bound = bound_socket(LOOPBACK, 0, 16)
+    acceptor = Acceptor(bound, Echo, keeper, proxies, timeout_s, is_short)
     acceptor.start()
     try:
         yield acceptor
@@ -211,3 +215,16 @@ def test_versions_below_what_is_allowed_are_refused(tmp_path: Path) -> None:
     asking = server_context(authority.settings(verify=True))
     needing = server_context(authority.settings(verify=True, fail_if_no_peer_cert=True))
     assert (asking.verify_mode, needing.verify_mode) == (ssl.CERT_OPTIONAL, ssl.CERT_REQUIRED)
+
+
+def test_connection_on_a_descriptor_that_the_node_keeps_is_closed_before_tls() -> None:
+    async def story() -> None:
+        is_short = True
+        async with accepting(None, is_short=lambda descriptor: is_short) as acceptor:
+            reader, _ = await asyncio.open_connection(LOOPBACK, acceptor.port)
+            with suppress(ConnectionResetError):
+                assert await reader.read() == b""
+            is_short = False
+            assert await greeted(acceptor.port, None) == "direct"
+
+    run(story())
