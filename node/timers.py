@@ -107,10 +107,12 @@ class Timers:
         self._begin_turn()
         now_ms = self._now_ms()
         woken = 0
-        while self._heap and self._heap[0][0] <= now_ms and woken < WAKES_MAX:
-            due_ms, _, sleeper = heappop(self._heap)
-            if self._dues.get(sleeper) == due_ms:
-                del self._dues[sleeper]
-                sleeper.on_timer()
-                woken += 1
-        self._set()
+        try:
+            while self._heap and self._heap[0][0] <= now_ms and woken < WAKES_MAX:
+                due_ms, _, sleeper = heappop(self._heap)
+                if self._dues.get(sleeper) == due_ms:
+                    del self._dues[sleeper]
+                    sleeper.on_timer()
+                    woken += 1
+        finally:  # One that raises is logged by the loop; the others are woken.
+            self._set()

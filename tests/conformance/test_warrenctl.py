@@ -173,7 +173,8 @@ def test_limits_and_listeners_of_a_running_node(ctl: Ctl, api: HttpApi) -> None:
     ctl("set_disk_free_limit", "1MB")
     assert api.get("/nodes/ctl")["disk_free_limit"] == 10**6
     ctl("set_disk_free_limit", str(before["disk_free_limit"]))
-    ctl("set_vm_memory_high_watermark", "absolute", "64GiB")
+    said = ctl("set_vm_memory_high_watermark", "absolute", "64GiB")
+    assert said == "Setting memory threshold to absolute 64GiB ...\n"
     assert api.get("/nodes/ctl")["mem_limit"] == 64 << 30
     ctl("set_vm_memory_high_watermark", "0.6", "--node", "ctl")
     ctl("set_vm_memory_high_watermark", "absolute", code=64)

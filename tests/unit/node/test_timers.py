@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+import pytest
+
 from node import timers
 from node.timers import SWEEP_MIN, WAKES_MAX, Timers
 
@@ -184,3 +186,22 @@ def test_a_later_time_that_was_asked_for_first_wakes_nobody() -> None:
         loop.now_ms = now_ms
         loop.fire()
     assert host.woken_ms == [1100]
+
+
+def test_host_that_fails_when_it_is_woken_holds_up_no_other() -> None:
+    class Failing(Host):
+        def on_timer(self) -> None:
+            raise RuntimeError("broken")
+
+    loop = FakeLoop()
+    failing, other, later = Failing(loop), Host(loop), Host(loop)
+    for host, due_ms in ((failing, 1100), (other, 1101), (later, 1200)):
+        loop.timers.wake(host, due_ms)
+    loop.now_ms = 1150
+    with pytest.raises(RuntimeError, match="broken"):
+        loop.fire()
+    loop.fire()
+    assert other.woken_ms == [1150]
+    loop.now_ms = 1200
+    loop.fire()
+    assert later.woken_ms == [1200]

@@ -138,7 +138,8 @@ def test_checks_fail_with_69_and_the_reason(capsys: Captured) -> None:
         assert call("check_for_quorum_queues_without_an_elected_leader") == 69
         site.world.stop(3)
         assert call("check_if_node_is_quorum_critical") == 69
-        assert "lose their quorum" in capsys.readouterr().err
+        error = capsys.readouterr().err
+        assert "lose their quorum" in error and "queue 'q' in vhost '/'" in error
 
     with_cluster(site, test)
 
