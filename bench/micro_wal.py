@@ -60,6 +60,9 @@ class Counting:
     def saved_index(self, owner: int) -> int:
         return 0
 
+    def accepted_file_id(self, owner: int) -> int:
+        return 0
+
     def owner(self, owner: int, last_seq: int, mark: int) -> None:
         self.messages += 0
 

@@ -87,6 +87,9 @@ class Nothing:
     def saved_index(self, owner: int) -> int:
         return 0
 
+    def accepted_file_id(self, owner: int) -> int:
+        return 0
+
     def owner(self, owner: int, last_seq: int, mark: int) -> None:
         raise AssertionError("the directory is not empty")
 

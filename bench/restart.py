@@ -63,6 +63,9 @@ class EmptyOwner:
     def saved_index(self, owner: int) -> int:
         return 0
 
+    def accepted_file_id(self, owner: int) -> int:
+        return 0
+
     def owner(self, owner: int, last_seq: int, mark: int) -> None:
         return
 

@@ -63,6 +63,8 @@ from warren.storage.compaction import UnreadableFile
 from warren.storage.direct import DIRECT_BYTES, DirectDisk
 from warren.storage.disk import DirectoryInUse, DirectoryLock, OsDisk
 from warren.storage.keyed import KeyedDamaged, RocksKeyed
+from warren.storage.log_proof import NAME as LOG_PROOF
+from warren.storage.log_proof import LogProof
 from warren.storage.pages import Pages
 from warren.storage.snapshot import SnapshotStore
 from warren.storage.wal import Wal
@@ -284,6 +286,7 @@ class Node:
             file_bytes=storage.wal_file_bytes,
             group_bytes=storage.wal_group_bytes,
             rewrite_bytes_per_s=storage.rewrite_bytes_per_s,
+            proof=LogProof(disk, str(self._config.node.data_dir), self._proof_failed),
         )
         wal.on_alarm = self._log_alarmed
         wal.on_healed = self._log_healed
@@ -507,6 +510,7 @@ class Node:
                 f"{lost}. Restore the data directory, or start once with "
                 "storage.accept_lost_definitions=true to go on with what was defined before that"
             )
+        self._parts.accept_lost()
         log.error("%s; the node goes on with what was defined before that", lost)
 
     def _first_commands(self) -> list[Command]:
@@ -598,6 +602,9 @@ class Node:
         comes and goes many times a second; what the log has of it is for `/metrics`."""
         self.broker.hold.turn(is_behind)
 
+    def _proof_failed(self, error: OSError) -> None:
+        log.warning("%s is not written any more until the next start: %s", LOG_PROOF, error)
+
     def _log_failed(self, error: BaseException) -> None:
         """It is unknown what was written: stop, so that nothing wrong is ever confirmed."""
         log.critical("the write-ahead log failed, the node stops: %s", error)
@@ -630,6 +637,7 @@ class Node:
                 notify(ALIVE)
             self.clock.observe()
             self._parts.tick()
+            self.wal.prove()
             used = resident.read_bytes()
             broker.alarms.observe_memory(used)
             broker.alarms.retry_due(asyncio.get_running_loop().time())

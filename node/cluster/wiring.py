@@ -193,6 +193,13 @@ class ClusterParts:
             return int(self.machine.applied_index)
         return self._quorum.found.saved_index(owner)
 
+    def accepted_file_id(self, owner: int) -> int:
+        return self._recovery.accepted_file_id if owner == METADATA_OWNER else 0
+
+    def accept_lost(self) -> None:
+        """Note, durably, that the operator accepts what `lost` has named, for later starts."""
+        self._recovery.accept_files(self._wal.active_file_id - 1)
+
     def queue(self, uid: int) -> Queue | None:
         return self._recovery.queue(uid)
 

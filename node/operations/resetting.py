@@ -18,7 +18,10 @@ from warren.storage.disk import Disk
 
 MARK: Final = "reset"
 DIRECTORIES: Final = ("log", "keyed", "pages")
-FILES: Final = ("node-id", "node-id.new", "membership", "membership.new")
+FILES: Final = (
+    *("node-id", "node-id.new", "membership", "membership.new"),
+    *("log.proof", "log.proof.new"),
+)
 
 
 def mark(disk: Disk, directory: str) -> None:

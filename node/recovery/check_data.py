@@ -10,13 +10,14 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Final, TextIO
 
 import msgspec
 
 from node.boot import KEYED_DIRECTORY, LOG_DIRECTORY
 from node.cli.tables import write_json, write_table
-from node.cluster.definitions.definitions_store import BIRTHS_OWNER
+from node.cluster.definitions.definitions_store import BIRTHS_OWNER, read_accepted
 from queues.definitions.broker_objects import Queue
 from queues.definitions.metadata import Metadata
 from queues.definitions.metadata_snapshot import BadSnapshot
@@ -24,6 +25,8 @@ from raft.log_group import METADATA_OWNER
 from warren.storage.disk import DirectoryInUse, DirectoryLock, OsDisk
 from warren.storage.files import FilePool, LogFile
 from warren.storage.keyed import METADATA, KeyedDamaged, KeyedReader
+from warren.storage.log_proof import NAME as PROOF
+from warren.storage.log_proof import LogProof
 from warren.storage.record import KIND_NAMES, Buffer, CorruptRecord
 from warren.storage.recovery import RecoveredPublish, Recovery, RecoveryReport
 from warren.storage.snapshot import SnapshotStore
@@ -37,6 +40,9 @@ EXIT_IN_USE: Final = 75
 
 class ReadOnlyDisk(OsDisk):
     """Files are read; what a recovery would write is left out."""
+
+    def list(self, directory: str) -> list[str]:
+        return super().list(directory) if os.path.isdir(directory) else []  # It may be lost.
 
     def open(self, path: str) -> int:
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -97,6 +103,7 @@ class Findings:
     births: dict[int, Queue] = field(default_factory=dict)
     members: dict[int, MemberTotals] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
+    accepted: int = 0  # the last log file whose lost definitions were accepted
 
     def entry(self, owner: int, index: int, payload: bytes) -> None:
         """The birth of a queue that the saved definitions may not have yet."""
@@ -165,6 +172,9 @@ class Findings:
     def saved_index(self, owner: int) -> int:
         return self._member(owner).snapshot_index
 
+    def accepted_file_id(self, owner: int) -> int:
+        return self.accepted if owner == METADATA_OWNER else 0
+
     def knows(self, owner: int) -> bool:
         return True
 
@@ -227,7 +237,7 @@ class Check:
 
 def run(directory: str, formatter: str, out: TextIO, errors: TextIO) -> int:
     """Check the data directory and print what was found; the exit code is returned."""
-    if not os.path.isdir(os.path.join(directory, LOG_DIRECTORY)):
+    if not any(os.path.exists(os.path.join(directory, name)) for name in (LOG_DIRECTORY, PROOF)):
         print(f"warren: {directory} is not the data directory of a node", file=errors)
         return EXIT_NO_INPUT
     try:
@@ -255,7 +265,7 @@ def check(directory: str, on_read: Callable[[LogFile], None]) -> Check:
     disk = ReadOnlyDisk()
     place = os.path.join(directory, LOG_DIRECTORY)
     findings, keyed = open_keyed(os.path.join(directory, KEYED_DIRECTORY))
-    pool = FilePool(disk, place, 0, 0)
+    pool = FilePool(disk, place, 0, 0, LogProof(disk, directory))
     ledger, report = Recovery(disk, place, pool, on_read).run(findings)
     findings.check_definitions()
     for file in ledger.files.values():
@@ -276,8 +286,10 @@ def open_keyed(path: str) -> tuple[Findings, KeyedReader | None]:
     keyed: KeyedReader | None = None
     try:
         keyed = KeyedReader(path)
-        metadata = Metadata.load(lambda first, end: keyed.rows(METADATA, first, end))
-        return Findings(metadata or Metadata(), SnapshotStore(keyed)), keyed
+        rows = partial(keyed.rows, METADATA)
+        findings = Findings(Metadata.load(rows) or Metadata(), SnapshotStore(keyed))
+        findings.accepted = read_accepted(rows)
+        return findings, keyed
     except (KeyedDamaged, BadSnapshot) as error:
         findings = Findings(Metadata(), None)
         findings.problems.append(str(error))
@@ -287,7 +299,7 @@ def open_keyed(path: str) -> tuple[Findings, KeyedReader | None]:
 @contextmanager
 def progress(errors: TextIO, directory: str) -> Iterator[Callable[[LogFile], None]]:
     """A bar on a terminal: many GB take minutes."""
-    if not errors.isatty():
+    if not errors.isatty() or not os.path.isdir(os.path.join(directory, LOG_DIRECTORY)):
         yield lambda file: None
         return
     from rich.console import Console

@@ -49,6 +49,9 @@ class GroupsFound(Protocol):
     def saved_index(self, owner: int) -> int:
         """See `RecoverySink`."""
 
+    def accepted_file_id(self, owner: int) -> int:
+        """See `RecoverySink`."""
+
     def has_member(self, owner: int) -> bool:
         """Whether this node has a member of that queue's group, which takes its messages. All
         entries were replayed."""
@@ -134,6 +137,9 @@ class Recovered:
 
     def saved_index(self, owner: int) -> int:
         return self._found.saved_index(owner)
+
+    def accepted_file_id(self, owner: int) -> int:
+        return self._found.accepted_file_id(owner)
 
     def _is_member(self, owner: int) -> bool:
         """Whether what becomes of the queue is the business of its group."""

@@ -3,6 +3,7 @@ hidden.
 """
 
 import os
+import shutil
 import struct
 import subprocess
 import sys
@@ -18,6 +19,9 @@ import pytest
 from tests.conformance.broker import drain, numbered, publish_all, take
 from tests.conformance.http_api import HttpApi
 from tests.conformance.raw10 import DISPOSITION, FLOW, Raw10
+from tests.waiting import eventually
+from warren.storage.log_proof import LIST_OFFSET, decode_end
+from warren.storage.log_proof import NAME as PROOF
 from warren.storage.record import HEADER, PUBLISH, RAFT_ENTRY, SETTLE, padded
 from warren.testing import Node, NodeFailed
 
@@ -235,20 +239,9 @@ def test_a_lost_file_that_may_have_had_definitions_stops_the_start(node: Node, h
         assert ask(again, "/api/queues/%2F/hit")["state"] == "crashed"
         ask(again, "/api/queues/%2F/hit/actions", {"action": "accept_damage"})
         again.stop()
-    start_without(node, "storage.accept_lost_definitions")
+    node.start()
     channel = connect(node).channel()
     assert drain(channel, "hit") == [b"hit-%d." % number for number in range(10)]
-
-
-def start_without(node: Node, setting: str) -> None:
-    """Start the node; where compaction has changed the log, the loss has to be accepted again."""
-    try:
-        node.start()
-    except NodeFailed:
-        assert setting in node.log()
-        with Node(name="damaged", data_dir=node.data_dir, settings={setting: "true"}) as again:
-            again.stop()
-        node.start()
 
 
 def calls(name: str, arguments: dict[str, str]) -> list[Callable[[Any], object]]:
@@ -293,6 +286,7 @@ def test_an_end_that_was_torn_is_cut_and_told(node: Node) -> None:
     node.kill9()
     path = [path for path in logs(node) if records(path)][-1]
     offset, length, _, _ = records(path)[-1]
+    flip(node.data_dir / PROOF, 0)  # As it is in the first second.
     flip(path, offset + 39 + length)  # Nothing behind it says that it was durable.
     node.start()
     assert f"the end of {path} is torn and was cut at offset {offset}" in node.log()
@@ -300,6 +294,60 @@ def test_an_end_that_was_torn_is_cut_and_told(node: Node) -> None:
     assert torn == {"file": str(path), "offset": offset}
     channel = connect(node).channel()
     assert drain(channel, "q")[:9] == [b"q-%d." % number for number in range(9)]
+
+
+def test_zeros_over_an_end_that_was_proven_to_be_durable_are_damage(node: Node) -> None:
+    declare(node, hit={})
+    path = [path for path in logs(node) if records(path)][-1]
+    offset, length, owner, kind = records(path)[-1]
+    assert (kind, owner > 0) == (PUBLISH, True)
+    eventually(lambda: proven_end(node) >= offset + padded(length))
+    node.kill9()
+    with path.open("r+b") as file:
+        file.seek(offset)
+        file.write(bytes(padded(length)))
+    checked = check(node.data_dir)
+    assert checked.returncode == 1 and f"{path.name} at offset {offset}" in checked.stdout
+    with pytest.raises(NodeFailed, match="code 1"):
+        node.start()
+    assert f"{path} at offset {offset}" in node.log()
+    accept_lost_definitions(node)
+    node.start()
+    assert ask(node, "/api/queues/%2F/hit")["state"] == "crashed"
+
+
+def test_whole_directory_of_the_log_lost_is_damage(node: Node) -> None:
+    declare(node, hit={})
+    node.stop()  # The definition is saved.
+    node.start()
+    node.kill9()
+    shutil.rmtree(node.data_dir / "log")
+    checked = check(node.data_dir)
+    assert checked.returncode == 1 and "hits queue 'hit' in vhost '/'" in checked.stdout
+    with pytest.raises(NodeFailed, match="code 1"):
+        node.start()
+    assert "is missing" in node.log()
+    accept_lost_definitions(node)
+    node.start()
+    assert ask(node, "/api/queues/%2F/hit")["state"] == "crashed"
+    ask(node, "/api/queues/%2F/hit/actions", {"action": "accept_damage"})
+    declare(node, hit={}, new={})
+    node.stop()
+    node.start()
+    channel = connect(node).channel()
+    for name in (b"hit", b"new"):
+        assert drain(channel, name.decode()) == [name + b"-%d." % number for number in range(10)]
+
+
+def proven_end(node: Node) -> int:
+    return decode_end((node.data_dir / PROOF).read_bytes()[:LIST_OFFSET])[2]
+
+
+def accept_lost_definitions(node: Node) -> None:
+    """Start a node on the same data that accepts what is lost, and stop it."""
+    bold = {"storage.accept_lost_definitions": "true"}
+    with Node(name="damaged", data_dir=node.data_dir, settings=bold) as again:
+        again.stop()
 
 
 def test_a_damaged_queue_can_be_deleted_and_made_anew(node: Node) -> None:

@@ -471,6 +471,14 @@ def test_every_call_of_the_log_that_changes_the_disk_is_in_the_table() -> None:
 DISKS: Final = ("OsDisk", "DirectDisk")  # they are what is called
 TABLES: Final = (RESERVE_ROWS, DROP_ROWS, COPY_ROWS, FATAL_ROWS, START_ROWS)
 OTHER_SITES: Final = {
+    # `test_proof_that_cannot_be_made_is_reported_once` of `test_log_proof`, and the one below it
+    "LogProof._create unlink",
+    "LogProof._create create",
+    "LogProof._create fsync",
+    "LogProof._create rename",
+    "LogProof._create fsync_directory",
+    "LogProof.note_end pwritev",
+    "LogProof.note_list pwritev",
     # `test_what_cannot_be_removed_now_is_removed_later`
     "FilePool.begin_spare unlink",
     "FilePool.discard unlink",

@@ -23,6 +23,7 @@ from typing import Final, final
 from crc32c import crc32c
 
 from warren.storage.disk import Disk
+from warren.storage.log_proof import LogProof
 from warren.storage.manifest import OPEN, READY, Listed, Manifest
 from warren.storage.ranges import RangeSet
 
@@ -203,7 +204,14 @@ class FilePool:
     is a deque and, for each file, that file's lock.
     """
 
-    def __init__(self, disk: Disk, directory: str, file_bytes: int, spares_max: int) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        file_bytes: int,
+        spares_max: int,
+        proof: LogProof | None = None,
+    ) -> None:
         self._disk = disk
         self._directory = directory
         self._file_bytes = file_bytes
@@ -212,7 +220,8 @@ class FilePool:
         self._begun: dict[int, Blank] = {}  # by file id: not ready yet, for something failed
         self._making: SpareMaking | None = None
         self._debris: list[str] = []  # what could not be removed when it was not needed any more
-        self.manifest = Manifest(disk, directory)
+        self.proof = proof
+        self.manifest = Manifest(disk, directory, proof)
 
     def path(self, prefix: str, file_id: int) -> str:
         return os.path.join(self._directory, name_of(prefix, file_id))
@@ -366,6 +375,8 @@ class FilePool:
             self._disk.close(self._making.handle)
             self._making = None
         self.manifest.close()
+        if self.proof is not None:
+            self.proof.close()
 
 
 @final

@@ -26,6 +26,7 @@ from typing import Final, final
 from crc32c import crc32c
 
 from warren.storage.disk import Disk
+from warren.storage.log_proof import LogProof
 
 NAME: Final = "files.list"
 TMP_NAME: Final = "tmp-00000000000000000000.log"  # removed at start, as all names of this form
@@ -164,9 +165,10 @@ class Manifest:
     """See the module. The loop thread and those that make and remove files change `rows`; a row
     itself is never changed."""
 
-    def __init__(self, disk: Disk, directory: str) -> None:
+    def __init__(self, disk: Disk, directory: str, proof: LogProof | None = None) -> None:
         self._disk = disk
         self._directory = directory
+        self._proof = proof
         self.path = os.path.join(directory, NAME)
         self.rows: dict[int, Listed] = {}
         self._number = 0
@@ -191,6 +193,14 @@ class Manifest:
         self._number, rows = max(sound, key=lambda each: each[0])
         self.rows = {row.file_id: row for row in rows}
         return True
+
+    def copied(self, copy: bytes) -> bool:
+        """Take the rows of the copy in the proof; False: it has none."""
+        found = decode(copy)
+        if found is not None:
+            self._number, rows = found
+            self.rows = {row.file_id: row for row in rows}
+        return bool(self.rows)
 
     def add(self, row: Listed) -> None:
         """The file is there, durably."""
@@ -218,12 +228,14 @@ class Manifest:
                 return
             self._is_written = True  # Before the rows are read: a change after that clears it.
             try:
-                self._write()
+                rows = self._write()
             except OSError:
                 self._is_written = False
                 raise
+            if self._proof is not None:
+                self._proof.note_list(encode(rows, self._number, False))
 
-    def _write(self) -> None:
+    def _write(self) -> list[Listed]:
         with self._rows_lock:
             rows = list(self.rows.values())
         self._number += 1
@@ -231,7 +243,7 @@ class Manifest:
         if len(content) > self._capacity * 3 // 4:
             try:
                 self._grow(content)
-                return
+                return rows
             except OSError:
                 if len(content) > self._capacity:  # Leave out what only tells whom a loss hits.
                     content = encode(rows, self._number, False)
@@ -240,6 +252,7 @@ class Manifest:
         padded = content.ljust(-(-len(content) // BLOCK_BYTES) * BLOCK_BYTES, b"\0")
         for at in (0, self._capacity):
             self._disk.pwritev(self._handle, [padded], at, True)
+        return rows
 
     def _grow(self, content: bytes) -> None:
         """Put a new file with room for twice as much in the place of the list."""

@@ -22,6 +22,7 @@ from warren.storage.files import (
     id_of,
     salvaged_epoch,
 )
+from warren.storage.log_proof import LogProof
 from warren.storage.manifest import NAME as LIST_NAME
 from warren.storage.manifest import READY, SEALED, Listed
 from warren.storage.places import WALK_BYTES
@@ -32,7 +33,7 @@ from warren.storage.record import (
     CorruptRecord,
     claimed_epoch,
 )
-from warren.storage.scan import Scan
+from warren.storage.scan import WHOLE, Scan
 
 
 @final
@@ -43,6 +44,7 @@ class Opening:
         self._disk = disk
         self._directory = directory
         self._pool = pool
+        self._proof: LogProof | None = pool.proof
         self.logs: list[LogFile] = []
         self.segments: list[LogFile] = []
         self.tail: LogFile | None = None  # the newest log with a record
@@ -67,13 +69,15 @@ class Opening:
     def _load_list(self) -> None:
         """Read the list of the files, which is there before any of them."""
         manifest = self._pool.manifest
-        if manifest.load():
+        copy = b"" if self._proof is None else self._proof.load()
+        names = self._disk.list(self._directory)
+        has_files = any(name.startswith((LIST_NAME, WAL_PREFIX, SEGMENT_PREFIX)) for name in names)
+        if manifest.load() or (not has_files and manifest.copied(copy)):
             self._listed = manifest.rows
             self.last_file_id = max(self._listed, default=0)
             self.last_index = max([row.last for row in self._listed.values()], default=0)
             return
-        names = self._disk.list(self._directory)
-        if any(name.startswith((LIST_NAME, WAL_PREFIX, SEGMENT_PREFIX)) for name in names):
+        if has_files:
             reason = "is damaged" if LIST_NAME in names else "is missing"
             reason += ", so that a missing log file would not be noticed"
             self.corrupt.append(CorruptRecord(manifest.path, 0, FILE_LIST, reason=reason))
@@ -107,12 +111,14 @@ class Opening:
             self.corrupt.append(bad)
             self.unread.append(bad)
 
-    def is_whole(self, file: LogFile) -> bool:
-        """Whether all of the file must be there, so that a bad end is no torn one."""
+    def durable_end(self, file: LogFile) -> int:
+        """All bytes of the file before it must be there: a bad place there is no torn end."""
         row = self._listed.get(file.id)
         if file is not self.tail or file is self._hollow:
-            return True
-        return row is not None and (row.state == SEALED or file.size < row.end)
+            return WHOLE
+        if row is not None and (row.state == SEALED or file.size < row.end):
+            return WHOLE
+        return 0 if self._proof is None else self._proof.durable_end(file.id, file.epoch)
 
     def _open(self, path: str, file_id: int, newer: list[LogFile] | None) -> LogFile | None:
         """The file, if its header can be known; `newer` logs if it is a log."""

@@ -141,6 +141,10 @@ class RecoverySink(Protocol):
         """The last entry of a log group that its snapshot or saved state covers; 0: none. Called
         after damage alone."""
 
+    def accepted_file_id(self, owner: int) -> int:
+        """An operator has accepted what a log group lost in files up to this one; 0: in none.
+        Called after damage alone."""
+
     def owner(self, owner: int, last_seq: int, mark: int) -> None:
         """No message_seq up to `last_seq` may be used again; `mark` is -1 if none was written."""
 
@@ -346,7 +350,9 @@ class Recovery:
         is_lost = any(place.listed is not None for place in evidence.places)
         owners = sink.all_owners()[1] if is_lost else ()
         for hit in groups.hits(evidence.places, owners):
-            if hit.owner not in gone and hit.lost_upto > sink.saved_index(hit.owner):
+            is_missed = hit.owner not in gone and hit.lost_upto > sink.saved_index(hit.owner)
+            file_id = id_of(os.path.basename(hit.place.path))
+            if is_missed and file_id > sink.accepted_file_id(hit.owner):
                 found.append(hit)
         return tuple(found)
 
@@ -370,7 +376,7 @@ class Recovery:
         self._look_for_places(evidence, tail)
         evidence.seal()
         for file in self._ledger.files.values():
-            for record in self._scan(file).records(self._opening.is_whole(file)):
+            for record in self._scan(file).records(self._opening.durable_end(file)):
                 if record.kind == PUBLISH:
                     evidence.note_publish(file.id, record.index, decode_publish(record.payload))
                 elif record.kind == CHECKPOINT:
@@ -395,7 +401,7 @@ class Recovery:
             self._group_evidence.begin_file(file_id, shared)
             scan = self._scan(file)
             told = 0
-            for record in scan.records(self._opening.is_whole(file)):
+            for record in scan.records(self._opening.durable_end(file)):
                 for bad in scan.corrupt[told:]:
                     evidence.bad(bad)
                 told = len(scan.corrupt)
@@ -481,8 +487,8 @@ class Recovery:
         runs = Runs(file)
         last_kind = 0
         counts = self._counts[file.id] = [0] * 256
-        is_whole = self._opening.is_whole(file)
-        for record in scan.records(is_whole):
+        durable_end = self._opening.durable_end(file)
+        for record in scan.records(durable_end):
             self._records += 1
             file.note_landmark(record.offset)
             last_kind = record.kind
@@ -514,7 +520,7 @@ class Recovery:
         if file is tail:
             self._last_kind = last_kind
             self._disk.fsync(file.handle)  # What was read may be in the cache alone.
-            if not scan.sealed and not is_whole:
+            if not scan.sealed and scan.end >= durable_end:
                 self._seal(file, scan)
 
     def _seal(self, file: LogFile, scan: Scan) -> None:

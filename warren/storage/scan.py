@@ -25,6 +25,7 @@ from warren.storage.record import (
 )
 
 WINDOW_BYTES: Final = 4 << 20
+WHOLE: Final = 1 << 62  # durable end of a file of which no byte may be missing
 AHEAD_BYTES: Final = 1 << 20  # read while as much is looked at
 EPOCH_AT: Final = 8  # of the epoch in a record header
 HEAD_BYTES_MAX: Final = 64 << 10  # of a bad record, to find out whose it was
@@ -157,13 +158,13 @@ class Scan:
         buffer, at = self._window.view(offset, HEADER_BYTES + length)
         return decode_record(buffer, at, self._epoch, offset)
 
-    def records(self, whole: bool) -> Iterator[Record]:
-        """The sound records in order. `whole`: all of the file is known to have been durable."""
+    def records(self, durable_end: int) -> Iterator[Record]:
+        """The sound records in order. All before `durable_end` is known to have been durable."""
         offset = BLOCK_BYTES
         while True:
             record = self.read(offset)
             if record is None:
-                offset = self._resume(offset, whole)
+                offset = self._resume(offset, offset < durable_end)
                 if offset < 0:
                     return
                 continue

@@ -25,16 +25,10 @@ from typing import Final
 from warren.storage.compaction import Owners, UnreadableFile
 from warren.storage.disk import Disk
 from warren.storage.entry_reads import EntryRead, Found, spans_of
-from warren.storage.files import (
-    BLOCK_BYTES,
-    SEGMENT_PREFIX,
-    WAL_PREFIX,
-    ZEROS,
-    FilePool,
-    LogFile,
-)
+from warren.storage.files import BLOCK_BYTES, SEGMENT_PREFIX, WAL_PREFIX, ZEROS, FilePool, LogFile
 from warren.storage.ledger import Ledger
 from warren.storage.log import Batch, Location, Log
+from warren.storage.log_proof import LogProof
 from warren.storage.manifest import READY, SEALED
 from warren.storage.reads import Read, Reads, carry_out
 from warren.storage.reads import ShortRead as ShortRead
@@ -107,6 +101,7 @@ class Wal:
         slack_bytes: int | None = None,
         rewrite_bytes_per_s: int = REWRITE_BYTES_PER_S,
         runner: Runner | None = None,
+        proof: LogProof | None = None,
         draw_epoch: Callable[[], int] | None = None,
     ) -> None:
         self._disk = disk
@@ -119,7 +114,7 @@ class Wal:
         self._on_failure = on_failure
         self._runner: Runner = runner or ThreadRunner(self._fail, rewrite_bytes_per_s)
         self._draw_epoch = draw_epoch or (lambda: secrets.randbits(32))
-        self._pool = FilePool(disk, directory, file_bytes, max(1, reserve_files - 1))
+        self._pool = FilePool(disk, directory, file_bytes, max(1, reserve_files - 1), proof)
         self._ledger = Ledger()
         self._log: Log | None = None
         self._upkeep: Upkeep | None = None
@@ -760,6 +755,13 @@ class Wal:
             if row.state == READY:
                 manifest.remove(row.file_id)
         self._write_list()
+
+    def prove(self) -> None:
+        """Note outside of the log directory how far the log is durable; about once a second."""
+        proof, file = self._pool.proof, self._listed
+        end = file.durable_offset
+        if proof is not None and not self._closed and proof.durable_end(file.id, file.epoch) != end:
+            self._runner.background(lambda: proof.note_end(file.id, file.epoch, end))
 
     # What has failed, and loses nothing.
 

@@ -44,6 +44,8 @@ SAVE_ENTRIES: Final = 4096  # so many entries, or changed objects, are worth a s
 INCARNATION: Final = 1  # of the group of the definitions: it is made once
 BIRTHS_OWNER: Final = 2
 IDLE_TICKS_MAX: Final = 100  # so long the state that a member was getting stays in memory
+ACCEPTED_KEY: Final = b"l"  # a row that is of no object, and of this node alone
+_FILE_ID: Final = Struct(">Q")
 _POINT: Final = Struct(">QQ")  # term, appended_term; the configuration behind it
 
 
@@ -268,6 +270,8 @@ class DefinitionsRecovery:
         self._point: SnapshotPoint | None = None
         self.has_log = False  # this member has taken part before
         self.machine = self._load()
+        # The operator has accepted that definitions were lost in log files up to this one.
+        self.accepted_file_id = read_accepted(self._rows)
 
     def _load(self) -> Metadata:
         machine = Metadata()
@@ -310,6 +314,13 @@ class DefinitionsRecovery:
         self.has_log = True
         self._log.add_hard_state(incarnation, term, vote)
 
+    def accept_files(self, file_id: int) -> None:
+        """Note it, durably; at start alone."""
+        self.accepted_file_id = file_id
+        batch = Batch()
+        batch.put(METADATA, ACCEPTED_KEY, _FILE_ID.pack(file_id))
+        self._keyed.save_now([batch])
+
     def birth(self, number: int, content: bytes) -> None:
         """An entry of BIRTHS_OWNER. BadSnapshot: it cannot be read."""
         self.births.replay(number, content)
@@ -348,6 +359,12 @@ def decode_point(index: int, content: bytes) -> SnapshotPoint:
     except ValueError as error:
         raise BadSnapshot(f"no point of a log: {error}") from error
     return SnapshotPoint(index, term, appended_term, config)
+
+
+def read_accepted(rows: metadata_rows.Rows) -> int:
+    """The last log file whose lost definitions were accepted; 0: there is none."""
+    found = [value for _, value in rows(ACCEPTED_KEY, ACCEPTED_KEY + b"\0")]
+    return int(_FILE_ID.unpack(found[0])[0]) if found else 0
 
 
 def batches(rows: Iterable[list[metadata_rows.Row]]) -> Iterator[Batch]:

@@ -90,6 +90,9 @@ class Sink:
     def all_owners(self) -> tuple[list[int], list[int]]:
         return [], sorted(self._found.groups)
 
+    def accepted_file_id(self, owner: int) -> int:
+        return 0
+
     def owner(self, owner: int, last_seq: int, mark: int) -> None:
         assert owner == UID
 

@@ -32,6 +32,7 @@ class Queues:
         self.publishes = 0
         self.known_groups: set[int] = set()  # that are there, whatever the log says
         self.saved_indexes: dict[int, int] = {}  # of groups, by owner
+        self.accepted_files: dict[int, int] = {}  # of groups, by owner
         # Of members of log groups, by owner: (incarnation, term, vote), and entries by incarnation.
         self.found_states: dict[int, tuple[int, int, int]] = {}
         self.found_entries: dict[int, list[tuple[int, tuple[int, int, int, int, bytes]]]] = {}
@@ -79,6 +80,9 @@ class Queues:
 
     def saved_index(self, owner: int) -> int:
         return self.saved_indexes.get(owner, 0)
+
+    def accepted_file_id(self, owner: int) -> int:
+        return self.accepted_files.get(owner, 0)
 
     def owner(self, owner: int, last_seq: int, mark: int) -> None:
         assert owner in self.known

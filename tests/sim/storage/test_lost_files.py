@@ -16,8 +16,9 @@ import pytest
 from tests.sim.storage.members import Member, State, resolved
 from tests.sim.storage.queues_model import Queues
 from tests.sim.storage.sim_disk import Crashed, SimDisk
-from tests.sim.storage.world import DIRECTORY, GROUP, World
+from tests.sim.storage.world import DIRECTORY, GROUP, PROOF_DIRECTORY, World
 from warren.storage.files import BLOCK_BYTES, SEGMENT_PREFIX, WAL_PREFIX, FilePool
+from warren.storage.log_proof import LogProof
 from warren.storage.recovery import Recovery, RecoveryReport
 
 FIRST, _, LAST = os.environ.get("WARREN_SIM_SEEDS", "0:25").partition(":")
@@ -29,7 +30,7 @@ def recovered(disk: SimDisk, world: World) -> tuple[Queues, RecoveryReport]:
     queues = Queues(set(world.queues.known))
     queues.known_groups = set(world.members.all)
     queues.saved_indexes = {uid: member.point.index for uid, member in world.members.all.items()}
-    pool = FilePool(disk, DIRECTORY, world.file_bytes, 6)
+    pool = FilePool(disk, DIRECTORY, world.file_bytes, 6, LogProof(disk, PROOF_DIRECTORY))
     return queues, Recovery(disk, DIRECTORY, pool).run(queues)[1]
 
 
@@ -65,7 +66,9 @@ def lost_owners(world: World, whole: Queues, left: Queues) -> set[int]:
         for owner, held in whole.live.items()
         if confirmed(world, owner) & held.keys() - left.live[owner].keys()
     }
-    if {index for index in whole.entries if index > world.released} - left.entries.keys():
+    durable_lsn, lsns = world.wal.durable_lsn, world.queues.entry_lsns
+    entries = {index for index in whole.entries if lsns.get(index, 0) <= durable_lsn}
+    if {index for index in entries if index > world.released} - left.entries.keys():
         lost.add(GROUP)
     for owner, member in world.members.all.items():
         if owner in whole.found_states and found(member, whole) != found(member, left):
@@ -99,7 +102,18 @@ def lose_each(world: World, image: SimDisk) -> int:
             if lost:
                 assert path in {bad.path for bad in report.corrupt}
                 told += 1
-    return told
+    return told + lose_all(world, image, whole)
+
+
+def lose_all(world: World, image: SimDisk, whole: Queues) -> int:
+    """The directory of the log: whether there was a loss, which must be reported."""
+    disk = image.copy()
+    for path in [path for path in disk.names if path.startswith(DIRECTORY)]:
+        del disk.names[path]
+    left, report = recovered(disk, world)
+    lost = lost_owners(world, whole, left)
+    assert lost <= {each.owner for each in report.hits}
+    return len(lost) > 0
 
 
 def crashed(world: World) -> SimDisk:

@@ -18,11 +18,13 @@ from tests.sim.storage.queues_model import Queues
 from tests.sim.storage.sim_disk import Crashed, SimDisk
 from tests.sim.storage.sim_keyed import SimKeyed
 from tests.sim.storage.steps import StepRunner
+from warren.storage.log_proof import LogProof
 from warren.storage.record import padded
 from warren.storage.snapshot import SnapshotStore
 from warren.storage.wal import Wal
 
 DIRECTORY = "/data"
+PROOF_DIRECTORY = "/"
 GROUP = 1
 LIVE_MAX = 120  # above that nothing is published, so that files die
 
@@ -65,6 +67,7 @@ class World:
             reserve_files=self.random.choice((2, 6)),  # 6: dead files are used again
             slack_bytes=self.random.choice((0, 0, self.file_bytes)),
             runner=self.runner,
+            proof=LogProof(self.disk, PROOF_DIRECTORY),
             draw_epoch=lambda: self.random.getrandbits(32),
         )
         self.store = SnapshotStore(SimKeyed(self.disk, self.runner))
@@ -101,6 +104,8 @@ class World:
             self.wal.roll()
         elif choice < 0.675:
             self.delete()
+        elif choice < 0.68:
+            self.wal.prove()
         elif choice < 0.70:
             self.read()
         else:

@@ -77,7 +77,7 @@ class Node:
                 scan = Scan(self.disk, file.handle, file.path, file.size, file.epoch)
                 found.extend(
                     (file.path, record.offset, padded(len(record.payload)))
-                    for record in scan.records(False)
+                    for record in scan.records(0)
                     if record.kind == kind
                 )
         return found

@@ -20,7 +20,7 @@ from warren.storage.record import (
     encode_settle,
     padded,
 )
-from warren.storage.scan import Scan
+from warren.storage.scan import WHOLE, Scan
 
 EPOCH = 0x4D4D4D4D
 SIZE = 16_384
@@ -45,7 +45,8 @@ def scanned(
     handle = disk.create(PATH, size)
     disk.pwritev(handle, [content], BLOCK_BYTES, True)
     scan = Scan(disk, handle, PATH, size, EPOCH)
-    return [found.owner for found in scan.records(whole)], scan, scan.corrupt
+    records = scan.records(WHOLE if whole else 0)
+    return [found.owner for found in records], scan, scan.corrupt
 
 
 def test_a_last_record_cut_anywhere_is_a_torn_tail() -> None:
@@ -173,7 +174,7 @@ def told(content: bytes, size: int, window_bytes: int, ahead: Executor | None) -
     handle = disk.create(PATH, size)
     disk.pwritev(handle, [content], BLOCK_BYTES, True)
     scan = Scan(disk, handle, PATH, size, EPOCH, window_bytes, ahead)
-    found = [(record.offset, record.owner, bytes(record.payload)) for record in scan.records(False)]
+    found = [(record.offset, record.owner, bytes(record.payload)) for record in scan.records(0)]
     scan.close()
     bad = [(each.offset, each.kind, each.targets) for each in scan.corrupt]
     return [found, bad, scan.end, scan.torn, scan.sealed]
@@ -203,13 +204,13 @@ def test_what_cannot_be_read_ahead_matters_when_it_is_wanted() -> None:
     handle = disk.create(PATH, SIZE)
     disk.pwritev(handle, [first + record(ENTRY, 2, bytes(5000))], BLOCK_BYTES, True)
     scan = Scan(disk, handle, PATH, SIZE, EPOCH, 2000, AtOnce())
-    records = scan.records(False)
+    records = scan.records(0)
     disk.failures["pread"] = OSError(errno.EIO, "bad sector")
     with pytest.raises(OSError, match="bad sector"):
         next(records)
     disk.failures.clear()
     scan = Scan(disk, handle, PATH, SIZE, EPOCH, 2000, AtOnce())
-    records = scan.records(False)
+    records = scan.records(0)
     assert next(records).owner == 1
     disk.failures["pread"] = OSError(errno.EIO, "bad sector")
     with pytest.raises(OSError, match="bad sector"):

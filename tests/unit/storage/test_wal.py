@@ -114,7 +114,7 @@ class Node:
             if file.handle >= 0:
                 scan = Scan(self.disk, file.handle, file.path, file.size, file.epoch)
                 found.extend(
-                    (file.id, record.owner) for record in scan.records(False) if record.kind == kind
+                    (file.id, record.owner) for record in scan.records(0) if record.kind == kind
                 )
         return found
 

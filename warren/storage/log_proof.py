@@ -1,0 +1,129 @@
+"""What a log must hold, written outside of its directory (docs/formats/wal.md, "The proof").
+
+    rows = proof.load()           # at start: the files that the log had, as far as is known
+    proof.durable_end(file_id, epoch)
+    proof.note_list(content)      # after each write of the list of files
+    proof.note_end(file_id, epoch, end)   # about once a second
+
+The list of files cannot show that the whole directory is lost, and nothing in a file can show that
+its last records were there: zeros over them look like a file that was never filled so far. The
+proof has a copy of the list without owners, and how far the newest file was durable. It is written
+after what it says has become durable, and it is not synced: after a power failure it may be some
+seconds old, which is still true. A failing disk does not stop the log: the proof is written no
+more, and `on_failure` is called once.
+"""
+
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from struct import Struct
+from typing import Final, final
+
+from crc32c import crc32c
+
+from warren.storage.disk import Disk
+
+NAME: Final = "log.proof"
+NEW_NAME: Final = "log.proof.new"
+MAGIC: Final = b"WARRENLP"
+VERSION: Final = 1
+END: Final = Struct("<8sIIQQ")  # magic, version, epoch, file id, durable end
+CRC: Final = Struct("<I")
+LIST_OFFSET: Final = 4096
+SIZE: Final = 64 << 10  # allocated, so that a full disk hardly matters
+UNKNOWN: Final = (0, 0, 0)
+
+
+@final
+class LogProof:
+    """The proof of one log. `load` once, then `note_*` from any thread."""
+
+    def __init__(
+        self, disk: Disk, directory: str, on_failure: Callable[[OSError], None] | None = None
+    ) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._path = os.path.join(directory, NAME)
+        self._on_failure = on_failure
+        self._handle = -1
+        self._has_failed = False
+        self._end = UNKNOWN  # file id, epoch, end: of the process before, then as noted
+
+    def load(self) -> bytes:
+        """The copy of the list of files; empty: there is none."""
+        if NAME not in self._disk.list(self._directory):
+            return b""
+        self._handle = self._disk.open(self._path)
+        self._end = decode_end(self._disk.pread(self._handle, END.size + CRC.size, 0))
+        length = max(0, self._disk.size(self._path) - LIST_OFFSET)
+        return self._disk.pread(self._handle, length, LIST_OFFSET)
+
+    def durable_end(self, file_id: int, epoch: int) -> int:
+        """All bytes of the file before it were durable; 0: nothing is known of this file."""
+        known_id, known_epoch, end = self._end
+        return end if (known_id, known_epoch) == (file_id, epoch) else 0
+
+    def note_end(self, file_id: int, epoch: int, end: int) -> None:
+        """All bytes of the newest file before `end` are durable."""
+        if self._handle < 0 or self._has_failed or self._end == (file_id, epoch, end):
+            return
+        self._end = (file_id, epoch, end)
+        try:
+            self._disk.pwritev(self._handle, [encode_end(file_id, epoch, end)], 0, False)
+        except OSError as error:
+            self._fail(error)
+
+    def note_list(self, content: bytes) -> None:
+        """The list of files, which is durable."""
+        if self._has_failed:
+            return
+        try:
+            if self._handle < 0:
+                self._handle = self._create()
+            self._disk.pwritev(self._handle, [content], LIST_OFFSET, False)
+        except OSError as error:
+            self._fail(error)
+
+    def _create(self) -> int:
+        """Make the file, durably: the directory of the log may be lost from now on."""
+        new = os.path.join(self._directory, NEW_NAME)
+        if NEW_NAME in self._disk.list(self._directory):  # Left by a crash.
+            self._disk.unlink(new)
+        handle = self._disk.create(new, SIZE)
+        try:
+            self._disk.fsync(handle)
+            self._disk.rename(new, self._path)
+            self._disk.fsync_directory(self._directory)
+        except OSError:
+            with suppress(OSError):
+                self._disk.close(handle)
+            raise
+        return handle
+
+    def _fail(self, error: OSError) -> None:
+        self._has_failed = True
+        if self._on_failure is not None:
+            self._on_failure(error)
+
+    def close(self) -> None:
+        """No `note_*` comes after it."""
+        if self._handle >= 0:
+            self._disk.close(self._handle)
+            self._handle = -1
+
+
+def encode_end(file_id: int, epoch: int, end: int) -> bytes:
+    """The beginning of the proof."""
+    head = END.pack(MAGIC, VERSION, epoch, file_id, end)
+    return head + CRC.pack(crc32c(head))
+
+
+def decode_end(block: bytes) -> tuple[int, int, int]:
+    """File id, epoch and durable end; zeros: they are damaged, or were never written."""
+    if len(block) < END.size + CRC.size:
+        return UNKNOWN
+    magic, version, epoch, file_id, end = END.unpack_from(block)
+    (crc,) = CRC.unpack_from(block, END.size)
+    if magic != MAGIC or version != VERSION or crc != crc32c(block[: END.size]):
+        return UNKNOWN
+    return file_id, epoch, end
