@@ -20,7 +20,7 @@ from tests.conformance.broker import drain, numbered, publish_all, take
 from tests.conformance.http_api import HttpApi
 from tests.conformance.raw10 import DISPOSITION, FLOW, Raw10
 from tests.waiting import eventually
-from warren.storage.log_proof import LIST_OFFSET, decode_end
+from warren.storage.log_proof import LIST_OFFSETS, decode_end
 from warren.storage.log_proof import NAME as PROOF
 from warren.storage.record import HEADER, PUBLISH, RAFT_ENTRY, SETTLE, padded
 from warren.testing import Node, NodeFailed
@@ -340,7 +340,7 @@ def test_whole_directory_of_the_log_lost_is_damage(node: Node) -> None:
 
 
 def proven_end(node: Node) -> int:
-    return decode_end((node.data_dir / PROOF).read_bytes()[:LIST_OFFSET])[2]
+    return decode_end((node.data_dir / PROOF).read_bytes()[: LIST_OFFSETS[0]])[2]
 
 
 def accept_lost_definitions(node: Node) -> None:

@@ -320,9 +320,10 @@ class Evidence:
             return False  # Lower numbers may have come and gone without a trace.
         before = max(before, 1)
         end = state.last_seq + 1 if after == FAR else after
-        if after == FAR and before >= end:
-            return place.listed is not None or owner in place.publishers
-        return bool(self._gaps(trail, state, before, end))
+        if self._gaps(trail, state, before, end):
+            return True
+        # Nothing tells how many there were behind the last number that is known.
+        return after == FAR and (place.listed is not None or owner in place.publishers)
 
     def _gaps(self, trail: Trail, state: Known, first: int, end: int) -> Ranges:
         """Numbers first..end-1 that were neither found nor settled."""

@@ -1,16 +1,16 @@
 """What a log must hold, written outside of its directory (docs/formats/wal.md, "The proof").
 
-    rows = proof.load()           # at start: the files that the log had, as far as is known
+    copies = proof.load()                # at start: of the list of the files that the log had
     proof.durable_end(file_id, epoch)
-    proof.note_list(content)      # after each write of the list of files
-    proof.note_end(file_id, epoch, end)   # about once a second
+    proof.note_list(content)             # after each write of the list; durable on return
+    proof.note_end(file_id, epoch, end)  # about once a second
 
 The list of files cannot show that the whole directory is lost, and nothing in a file can show that
 its last records were there: zeros over them look like a file that was never filled so far. The
-proof has a copy of the list without owners, and how far the newest file was durable. It is written
-after what it says has become durable, and it is not synced: after a power failure it may be some
-seconds old, which is still true. A failing disk does not stop the log: the proof is written no
-more, and `on_failure` is called once.
+proof has the last two states of the list, without owners, in places of their own, and how far the
+newest file was durable. Both are written after what they say has become durable. The latter is not
+synced: after a power failure it may be some seconds old, which is still true. A failing disk does
+not stop the log: the proof is written no more, and `on_failure` is called once.
 """
 
 import os
@@ -29,8 +29,9 @@ MAGIC: Final = b"WARRENLP"
 VERSION: Final = 1
 END: Final = Struct("<8sIIQQ")  # magic, version, epoch, file id, durable end
 CRC: Final = Struct("<I")
-LIST_OFFSET: Final = 4096
-SIZE: Final = 64 << 10  # allocated, so that a full disk hardly matters
+LIST_OFFSETS: Final = (4096, 4096 + (256 << 10))
+LIST_BYTES_MAX: Final = 256 << 10  # 5,400 files; of a longer list no copy is kept
+SIZE: Final = LIST_OFFSETS[1] + LIST_BYTES_MAX  # allocated: a full disk does not matter
 UNKNOWN: Final = (0, 0, 0)
 
 
@@ -48,15 +49,15 @@ class LogProof:
         self._handle = -1
         self._has_failed = False
         self._end = UNKNOWN  # file id, epoch, end: of the process before, then as noted
+        self._copies = 0
 
-    def load(self) -> bytes:
-        """The copy of the list of files; empty: there is none."""
+    def load(self) -> list[bytes]:
+        """The copies of the list of files, sound or not."""
         if NAME not in self._disk.list(self._directory):
-            return b""
+            return []
         self._handle = self._disk.open(self._path)
         self._end = decode_end(self._disk.pread(self._handle, END.size + CRC.size, 0))
-        length = max(0, self._disk.size(self._path) - LIST_OFFSET)
-        return self._disk.pread(self._handle, length, LIST_OFFSET)
+        return [self._disk.pread(self._handle, LIST_BYTES_MAX, at) for at in LIST_OFFSETS]
 
     def durable_end(self, file_id: int, epoch: int) -> int:
         """All bytes of the file before it were durable; 0: nothing is known of this file."""
@@ -74,13 +75,16 @@ class LogProof:
             self._fail(error)
 
     def note_list(self, content: bytes) -> None:
-        """The list of files, which is durable."""
-        if self._has_failed:
+        """The list of files, which is durable. The first call writes both copies."""
+        if self._has_failed or len(content) > LIST_BYTES_MAX:
             return
         try:
             if self._handle < 0:
                 self._handle = self._create()
-            self._disk.pwritev(self._handle, [content], LIST_OFFSET, False)
+            for _ in range(1 if self._copies else len(LIST_OFFSETS)):
+                at = LIST_OFFSETS[self._copies % len(LIST_OFFSETS)]
+                self._disk.pwritev(self._handle, [content], at, True)
+                self._copies += 1
         except OSError as error:
             self._fail(error)
 

@@ -184,23 +184,16 @@ class Manifest:
             return False
         self._capacity = self._disk.size(self.path) // 2
         self._handle = self._disk.open(self.path)
-        found = [
-            decode(self._disk.pread(self._handle, self._capacity, at)) for at in (0, self._capacity)
-        ]
-        sound = [each for each in found if each is not None]
-        if not sound:
-            return False
-        self._number, rows = max(sound, key=lambda each: each[0])
-        self.rows = {row.file_id: row for row in rows}
-        return True
+        copies = [self._disk.pread(self._handle, self._capacity, at) for at in (0, self._capacity)]
+        return self.take_copy(copies)
 
-    def copied(self, copy: bytes) -> bool:
-        """Take the rows of the copy in the proof; False: it has none."""
-        found = decode(copy)
-        if found is not None:
-            self._number, rows = found
+    def take_copy(self, copies: Iterable[bytes]) -> bool:
+        """Take the rows of the newest sound copy; False: there is none."""
+        found = [each for each in map(decode, copies) if each is not None]
+        if found:
+            self._number, rows = max(found, key=lambda each: each[0])
             self.rows = {row.file_id: row for row in rows}
-        return bool(self.rows)
+        return bool(found)
 
     def add(self, row: Listed) -> None:
         """The file is there, durably."""

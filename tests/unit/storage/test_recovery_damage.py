@@ -122,6 +122,22 @@ def test_a_message_that_was_settled_before_is_no_loss(node: Node) -> None:
     assert after.lived() == node.lived()
 
 
+def test_last_messages_of_a_lost_file_are_missed_though_others_of_it_were_settled(
+    node: Node,
+) -> None:
+    node.publish(11)
+    node.wal.roll()
+    node.publish(11, count=4)
+    path = node.wal.files[node.wal.active_file_id].path
+    node.wal.roll()
+    node.publish(10)
+    node.queues.settle(11, [2, 3])
+    node.rest()
+    disk = node.disk.left_behind()
+    del disk.names[path]
+    assert 11 in Node(disk).hit()
+
+
 def test_a_damaged_target_does_not_acquit_the_one_that_it_was(node: Node) -> None:
     for owner in (10, 11, 12):
         node.publish(owner)
