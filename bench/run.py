@@ -148,6 +148,11 @@ class Warren:
         data = self._folder / "warren"
         shutil.rmtree(data, ignore_errors=True)
         data.mkdir(parents=True)
+        return self.start_again()
+
+    def start_again(self) -> float:
+        """The same on the data that there is."""
+        data = self._folder / "warren"
         command = [str(self._python), "-P", "-m", "node", "server", "--name", "bench"]
         command += ["--data", str(data), "--listen", f"127.0.0.1:{self.port}"]
         command += ["--management", f"127.0.0.1:{self.management_port}"]

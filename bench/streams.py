@@ -1,0 +1,327 @@
+"""Measure streams beside RabbitMQ: `python -m bench.streams --help`. Takes about six minutes.
+
+Both brokers run on one node, in turn, with fresh data; RabbitMQ with its plug-in rabbitmq_stream.
+
+    stream    confirmed/s over the stream protocol: one publisher, batches of 100, bodies of 100 B
+    amqp      confirmed/s of bodies of 1 KB over AMQP 0-9-1 and 1.0 (`bgen`)
+    cold      a stream that is out of the page cache, read by one subscription, and p50 and p99 of
+              confirms of another stream before and beside it
+    tail      CPU of the broker per delivery with one and with ten subscriptions at the tail
+    restart   many small messages, `kill -9`: seconds to the start, ms to attach at a timestamp
+    sql       messages that a filter looks at in a second of one core (Warren alone, in process)
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import psutil
+
+from bench import run
+from bench.run import HERE, RMQ_BASE_PORT, RMQ_TAG, ROOT, machine
+from bench.stream_client import (
+    FIRST,
+    NEXT,
+    TIMESTAMP,
+    StreamClient,
+    amqp_message,
+    batch_frame,
+    publish_frame,
+)
+from queues.message import FORMAT_10, Chunk
+from queues.selectors.message_fields import selector_of
+from queues.selectors.sql import parse_sql
+from queues.streams.filtering import StreamFilter
+from warren.wire.amqp10.transfers import store
+
+STREAM_PORT: Final = 5959
+WINDOW: Final = 10_000
+TAIL_RATE: Final = 20_000
+PROBES: Final = 300
+SMALL: Final = 12
+PER_BATCH: Final = 1000
+READ_MAX_S: Final = 60.0
+
+
+class RabbitMQ(run.RabbitMQ):
+    """With the stream plug-in, which needs a port of its own and the address of this machine."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._environment |= {"RMQ_PLUGINS": "rabbitmq_stream"}
+
+    def start(self) -> float:
+        self._script("wipe")
+        data = Path(self._environment["RMQ_DATA"]) / f"{RMQ_TAG}-n1"
+        folder = Path(self._environment.get("RMQ_ROOT", "/")) / str(data).lstrip("/")
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "rabbitmq.conf").write_text(
+            f"listeners.tcp.1 = 127.0.0.1:{RMQ_BASE_PORT + 1}\n"
+            f"stream.listeners.tcp.1 = 127.0.0.1:{STREAM_PORT}\n"
+            "stream.advertised_host = localhost\n"
+            "log.file.level = warning\nloopback_users.guest = true\n"
+        )
+        return self.start_again()
+
+    def start_again(self) -> float:
+        begun = time.monotonic()
+        self._script("start")
+        return time.monotonic() - begun
+
+
+AnyBroker = run.Warren | RabbitMQ
+
+
+def opened() -> StreamClient:
+    """A connection, as soon as the listener is there."""
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            return StreamClient(STREAM_PORT)
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+
+
+def cpu_seconds(broker: AnyBroker) -> float:
+    times = psutil.Process(broker.pid()).cpu_times()
+    return float(times.user + times.system)
+
+
+def stream_row(broker: AnyBroker, options: argparse.Namespace) -> str:
+    client = opened()
+    client.create("protocol")
+    client.declare_publisher("protocol")
+    data = publish_frame([amqp_message(bytes(100))] * 100)
+    client.publish_for(1, data, 100, WINDOW)
+    before = cpu_seconds(broker)
+    rate = client.publish_for(options.seconds, data, 100, WINDOW)
+    cpu = (cpu_seconds(broker) - before) / (rate * options.seconds) * 1e6
+    client.delete("protocol")
+    client.close()
+    return f"{rate:,.0f}/s, {cpu:.2f} us of CPU for each"
+
+
+def amqp_row(broker: AnyBroker, options: argparse.Namespace) -> str:
+    found = []
+    for proto in ("0.9.1", "1.0"):
+        command = [str(HERE / "bgen"), "--port", str(broker.port), "--proto", proto]
+        command += ["--declare", "bench:stream", "--queue", "bench", "--delete-after"]
+        command += ["--addr-prefix", "/queues/", "--producers", "1", "--window", "1000"]
+        command += ["--size", "1024", "--pids", str(broker.pid())]
+        command += ["--warmup", "1", "--duration", str(options.seconds + 1)]
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=90, check=False)
+        answer = json.loads(done.stdout.strip().splitlines()[-1])
+        found.append(f"{proto}: {answer['pub_per_s']:,.0f}/s")
+    return ", ".join(found)
+
+
+def confirms_ms(client: StreamClient, data: bytes, work: Callable[[], None]) -> list[float]:
+    """How long each of PROBES publishes takes; `work` is done between two of them."""
+    found = []
+    for _ in range(PROBES):
+        begun, wanted = time.monotonic(), client.confirmed + 1
+        client.send(data)
+        while client.confirmed < wanted:
+            client.read()
+        found.append((time.monotonic() - begun) * 1000)
+        work()
+    return sorted(found)
+
+
+def quantiles(values: list[float]) -> str:
+    return f"p50 {statistics.median(values):.2f}, p99 {values[int(0.99 * len(values))]:.2f} ms"
+
+
+def drop_page_cache() -> None:
+    subprocess.run(["sync"], check=True)
+    Path("/proc/sys/vm/drop_caches").write_text("3")
+
+
+def cold_row(broker: AnyBroker, options: argparse.Namespace) -> str:
+    writer = opened()
+    writer.create("cold", max_length_bytes="100000000000")
+    writer.declare_publisher("cold")
+    data = publish_frame([amqp_message(bytes(1024))] * 100)
+    frames = int(options.gigabytes * 1e9 / len(data))
+    writer.publish_count(frames, data, 100, WINDOW)
+    probe = opened()
+    probe.create("probe")
+    probe.declare_publisher("probe")
+    one = publish_frame([amqp_message(bytes(1024))])
+    alone = confirms_ms(probe, one, lambda: None)
+    drop_page_cache()
+    reader = subprocess.Popen(
+        [sys.executable, "-m", "bench.streams", "--read", "cold", str(frames * 100)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    beside: list[float] = []
+    while reader.poll() is None:
+        beside += confirms_ms(probe, one, lambda: None)
+    assert reader.stdout is not None
+    answer = reader.stdout.read().strip()
+    for stream in ("cold", "probe"):
+        probe.delete(stream)
+    probe.close()
+    writer.close()
+    return f"{answer}; confirms {quantiles(alone)}; beside {quantiles(sorted(beside))}"
+
+
+def read_all(stream: str, count: int) -> str:
+    client = StreamClient(STREAM_PORT)
+    begun = time.monotonic()
+    client.subscribe(stream, FIRST, credit=20)
+    while client.messages < count and time.monotonic() - begun < READ_MAX_S:
+        client.read()
+    elapsed = time.monotonic() - begun
+    return f"{client.read_bytes / elapsed / 1e6:,.0f} MB/s of {client.read_bytes / 1e9:.1f} GB"
+
+
+def tail_row(broker: AnyBroker, options: argparse.Namespace) -> str:
+    found = []
+    for count in (0, 1, 10):
+        writer, reader = opened(), opened()
+        writer.create("tail")
+        writer.declare_publisher("tail")
+        for number in range(count):
+            reader.subscribe("tail", NEXT, number=number, credit=50)
+        data = publish_frame([amqp_message(bytes(1024))] * 20)
+        begun, before, frames = time.monotonic(), cpu_seconds(broker), 0
+        while (elapsed := time.monotonic() - begun) < options.seconds:
+            if frames * 20 < elapsed * TAIL_RATE:
+                writer.send(data)
+                frames += 1
+            else:
+                writer.read()
+            if count:
+                reader.read()
+        while writer.confirmed < frames * 20:
+            writer.read()
+        while reader.messages < count * frames * 20:
+            reader.read()
+        used = (cpu_seconds(broker) - before) / (frames * 20) * 1e6
+        found.append(used)
+        writer.delete("tail")
+        writer.close()
+        reader.close()
+    one, ten = found[1] - found[0], (found[2] - found[0]) / 10
+    return f"one {one:.2f} us, ten {ten:.2f} us of CPU for a delivery ({found[0]:.2f} to publish)"
+
+
+def restart_row(broker: AnyBroker, options: argparse.Namespace) -> str:
+    client = opened()
+    client.create("many", max_length_bytes="100000000000")
+    client.declare_publisher("many")
+    data = batch_frame([amqp_message(bytes(SMALL))] * PER_BATCH, 10)
+    middle_ms, frames = 0, 0
+    begun = time.monotonic()
+    while time.monotonic() - begun < options.fill and frames * 10 * PER_BATCH < options.messages:
+        if time.monotonic() - begun > options.fill / 2 and middle_ms == 0:
+            middle_ms = time.time_ns() // 1_000_000
+        client.publish_count(10, data, 10, 200)
+        frames += 10
+    middle_ms = middle_ms or time.time_ns() // 1_000_000 - 1000
+    client.close()
+    os.kill(broker.pid(), 9)
+    psutil.wait_procs([psutil.Process(broker.pid())] if psutil.pid_exists(broker.pid()) else [], 10)
+    seconds = broker.start_again()
+    client = opened()
+    begun = time.monotonic()
+    client.subscribe("many", TIMESTAMP, middle_ms, credit=1)
+    while client.chunks == 0:
+        client.read()
+    attach_ms = (time.monotonic() - begun) * 1000
+    client.close()
+    count = frames * 10 * PER_BATCH
+    return f"{count / 1e6:.0f} M messages: start {seconds:.2f} s, attach {attach_ms:.0f} ms"
+
+
+def sql_row() -> str:
+    """The filter of a reader over chunks of 4,096 messages, one match in 100."""
+    messages = [store(amqp_message(bytes(100), number)) for number in range(4096)]
+    places = [0]
+    for each in messages:
+        places.append(places[-1] + len(each))
+    offsets = b"".join([place.to_bytes(4, "little") for place in places])
+    chunk = Chunk(FORMAT_10, b"".join(messages), 0, offsets, 0)
+    rates = []
+    for text in ("n % 100 = 7", "n > 10 AND n % 100 = 7 AND properties.subject IS NULL"):
+        wanted = StreamFilter(None, selector_of([parse_sql(text)], lambda: 0))
+        begun, seen = time.process_time(), 0
+        while time.process_time() - begun < 2:
+            at = 0
+            while at < chunk.count():
+                index, count = wanted.run_in(chunk, at, 512)
+                at = max(index + count, at + 1)
+            seen += int(chunk.count())
+        rates.append(f"`{text}`: {seen / (time.process_time() - begun):,.0f}/s")
+    return ", ".join(rates)
+
+
+ROWS: Final[dict[str, Callable[[AnyBroker, argparse.Namespace], str]]] = {
+    "stream": stream_row,
+    "amqp": amqp_row,
+    "cold": cold_row,
+    "tail": tail_row,
+    "restart": restart_row,
+}
+
+
+def parsed() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--python", type=Path, default=ROOT / ".venv-compiled/bin/python")
+    parser.add_argument("--rows", nargs="*", default=[*ROWS, "sql"])
+    parser.add_argument("--seconds", type=float, default=6)
+    parser.add_argument("--gigabytes", type=float, default=2, help="of the cold stream")
+    parser.add_argument("--messages", type=float, default=1e8, help="before the restart")
+    parser.add_argument("--fill", type=float, default=30, help="seconds to publish them, at most")
+    parser.add_argument("--brokers", nargs="*", default=["warren", "rabbitmq"])
+    parser.add_argument("--set", action="append", default=[])
+    parser.add_argument("--read", nargs=2, help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def main() -> None:
+    options = parsed()
+    if options.read:
+        print(read_all(options.read[0], int(options.read[1])))
+        return
+    if options.rows == ["sql"]:
+        print("| sql |", sql_row(), "|")
+        return
+    print(machine(), flush=True)
+    settings = [f"listeners.stream=127.0.0.1:{STREAM_PORT}", *options.set]
+    with tempfile.TemporaryDirectory(prefix="bench-streams-") as folder:
+        python = options.python.absolute()
+        brokers: dict[str, AnyBroker] = {
+            "warren": run.Warren(python, Path(folder), settings),
+            "rabbitmq": RabbitMQ(),
+        }
+        for row in [each for each in options.rows if each in ROWS]:
+            for name in options.brokers:
+                broker = brokers[name]
+                broker.start()
+                try:
+                    print(f"| {row} | {name} | {ROWS[row](broker, options)} |", flush=True)
+                finally:
+                    broker.stop()
+    if "sql" in options.rows:
+        # The modules of the measured build come first, the sources of this program last.
+        program = f"import sys; sys.path.append({str(ROOT)!r}); sys.argv[1:] = ['--rows', 'sql']; "
+        program += "from bench import streams; streams.main()"
+        subprocess.run([str(options.python.absolute()), "-P", "-c", program], check=True)
+
+
+if __name__ == "__main__":
+    main()
