@@ -3,6 +3,7 @@
 Publishes are frames that were made once: a publisher without a reference may use ids again.
 """
 
+import select
 import socket
 import time
 from collections.abc import Callable
@@ -146,6 +147,11 @@ class StreamClient:
             self._take(at + 4, size)
             at += 4 + size
         del self._data[:at]
+
+    def read_within(self, seconds: float) -> None:
+        """Take in what comes in that time, if anything does."""
+        if select.select([self._socket], [], [], seconds)[0]:
+            self.read()
 
     def _take(self, at: int, size: int) -> None:
         (key,) = U16.unpack_from(self._data, at)

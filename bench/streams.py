@@ -203,9 +203,8 @@ def tail_row(broker: AnyBroker, options: argparse.Namespace) -> str:
                 writer.send(data)
                 frames += 1
             else:
-                writer.read()
-            if count:
-                reader.read()
+                writer.read_within(0.001)
+            reader.read_within(0)
         while writer.confirmed < frames * 20:
             writer.read()
         while reader.messages < count * frames * 20:

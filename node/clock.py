@@ -79,3 +79,8 @@ class NodeClock:
 def monotonic_ms() -> int:
     """Milliseconds that only go forward, for timeouts, heartbeats and elections."""
     return time.monotonic_ns() // NS_PER_MS
+
+
+def utc_ms() -> int:
+    """Milliseconds since 1970, for UTC() in selectors."""
+    return time.time_ns() // 1_000_000

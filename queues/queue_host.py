@@ -51,7 +51,8 @@ class SessionSink(Protocol):
 
     def on_attached(self, uid: int, number: int) -> None: ...
 
-    def on_attach_refused(self, uid: int, number: int) -> None: ...
+    def on_attach_refused(self, uid: int, number: int, reason: int) -> None:
+        """See `queues.machine.effects` for reasons."""
 
     def on_detached(self, uid: int, number: int, goes: bool) -> None:
         """Answer to Detach; `goes`: that was the last one, and the queue is being deleted."""
@@ -108,7 +109,7 @@ class PublishingOnly:
     def on_attached(self, uid: int, number: int) -> None:
         return
 
-    def on_attach_refused(self, uid: int, number: int) -> None:
+    def on_attach_refused(self, uid: int, number: int, reason: int) -> None:
         return
 
     def on_detached(self, uid: int, number: int, goes: bool) -> None:

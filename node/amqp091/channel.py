@@ -19,6 +19,8 @@ from node.amqp091.channel_owner import Owner
 from node.amqp091.consumer_arguments import (
     cancels_on_failover,
     consumer_terms,
+    refusal_text,
+    selector_of_consumer,
     timed_out_text,
 )
 from node.amqp091.deliveries import Consumer091, Deliveries
@@ -403,7 +405,9 @@ class Channel091:
         watches = cancels_on_failover(arguments, host)
         exclusive = method.exclusive and not answers
         deliveries = self.deliveries
-        start = start_of_consumer(host, method, deliveries.prefetch, deliveries.limit)
+        selector = selector_of_consumer(arguments, host)
+        limit = deliveries.limit
+        start = start_of_consumer(host, method, deliveries.prefetch, limit, selector)
         consumer = deliveries.attach(
             tag,
             host,
@@ -414,6 +418,7 @@ class Channel091:
             start,
             window_bytes,
             rate_max,
+            selector,
         )
         if len(arguments) > 0:
             consumer.arguments = arguments
@@ -663,15 +668,15 @@ class Channel091:
                 self.send(methods.BasicConsumeOk(consumer.tag))
         self.resume()
 
-    def on_attach_refused(self, uid: int, number: int) -> None:
+    def on_attach_refused(self, uid: int, number: int, reason: int) -> None:
         self._attaching.pop(number, None)
         consumer = self.deliveries.consumers.get(number)
         if self.ended or consumer is None:
             return
         self.deliveries.forget(consumer)
         host = consumer.host
-        text = f"queue '{host.name}' in vhost '{host.vhost}' in exclusive use"
-        error = ProtocolError(ReplyCode.ACCESS_REFUSED, text, Scope.CHANNEL, 60, 20)
+        code, text = refusal_text(host, reason)
+        error = ProtocolError(code, text, Scope.CHANNEL, 60, 20)
         self.owner.fail(self, error)
 
     def on_detached(self, uid: int, number: int, goes: bool) -> None:

@@ -5,11 +5,17 @@ from typing import Final
 from queues.definitions.arguments import is_integer, type_name
 from queues.definitions.consumer_limits import BadLimit, own_limits
 from queues.definitions.queue_arguments import DURATION_MS_MAX
+from queues.machine.effects import TOO_MANY_SELECTORS
+from queues.machine.selections import SELECTIONS_MAX
 from queues.queue_host import QueueHost
+from queues.selectors.message_fields import BadFilter
+from queues.selectors.sql import BadExpression
+from queues.selectors.terms import SQL, encode_terms, expression_of
 from queues.streams.host import StreamHost
 from warren.wire.errors import ProtocolError, ReplyCode
 
 PRIORITY_MAX: Final = (1 << 31) - 1
+SELECTOR: Final = "x-selector"
 CANCEL_ON_FAILOVER: Final = "x-cancel-on-ha-failover"
 
 
@@ -29,6 +35,19 @@ def consumer_terms(arguments: dict[str, object], host: QueueHost) -> tuple[int, 
     return max(-PRIORITY_MAX, min(priority, PRIORITY_MAX)), timeout_ms, window_bytes, rate_max
 
 
+def selector_of_consumer(arguments: dict[str, object], host: QueueHost) -> bytes:
+    """What the consumer selects by (`queues.selectors.terms`); empty: it wants every message. Raise
+    406 for an expression that is wrong."""
+    if SELECTOR not in arguments:
+        return b""
+    term = SQL, arguments[SELECTOR]
+    try:
+        expression_of(term)
+        return encode_terms([term])
+    except (BadFilter, BadExpression) as error:
+        raise bad_argument(SELECTOR, host, str(error)) from error
+
+
 def cancels_on_failover(arguments: dict[str, object], host: QueueHost) -> bool:
     """Whether the consumer is to be cancelled when another mirror leads; raise 406 for a value that
     is no boolean."""
@@ -36,6 +55,15 @@ def cancels_on_failover(arguments: dict[str, object], host: QueueHost) -> bool:
     if not isinstance(value, bool):
         raise bad_argument(CANCEL_ON_FAILOVER, host, f"{{unacceptable_type,{type_name(value)}}}")
     return value
+
+
+def refusal_text(host: QueueHost, reason: int) -> tuple[ReplyCode, str]:
+    """Why a queue lets a consumer not in."""
+    place = f"queue '{host.name}' in vhost '{host.vhost}'"
+    if reason == TOO_MANY_SELECTORS:
+        text = f"{place} has consumers with {SELECTIONS_MAX} selectors, and takes no other"
+        return ReplyCode.PRECONDITION_FAILED, text
+    return ReplyCode.ACCESS_REFUSED, f"{place} in exclusive use"
 
 
 def timed_out_text(channel: int, timeout_ms: int) -> str:

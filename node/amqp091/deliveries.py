@@ -179,6 +179,7 @@ class Deliveries:
         start: OffsetSpec | None = None,
         window_bytes: i64 = QUEUE_LIMIT,
         rate_max: i64 = QUEUE_LIMIT,
+        selector: bytes = b"",
     ) -> Consumer091:
         """Start a consumer; the queue's answer comes to the channel. `start`: of a stream."""
         number = self._next_number
@@ -202,7 +203,8 @@ class Deliveries:
         consumer.granted = credit
         auto_return = self._auto_returns(consumer)
         attach = Attach(
-            key, credit, auto_return, exclusive, priority, timeout_ms, window_bytes, rate_max
+            *(key, credit, auto_return, exclusive, priority),
+            *(timeout_ms, window_bytes, rate_max, selector),
         )
         host.command(self._sink, attach)
         return consumer

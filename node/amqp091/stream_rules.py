@@ -4,9 +4,11 @@ from typing import Final
 
 from mypy_extensions import i32, i64
 
+from node.clock import utc_ms
 from queues.message import FORMAT_091, Chunk
 from queues.queue_host import QueueHost
-from queues.streams.filtering import parse_filter
+from queues.selectors.terms import decode_terms, selector_in
+from queues.streams.filtering import StreamFilter, parse_filter
 from queues.streams.host import StreamHost
 from queues.streams.offsets import NEXT, OffsetSpec, Start, parse_offset
 from warren.wire.amqp091.methods import BasicConsume
@@ -27,11 +29,12 @@ def place_of(host: QueueHost) -> str:
 
 
 def start_of_consumer(
-    host: QueueHost, method: BasicConsume, prefetch: int, limit: int
+    host: QueueHost, method: BasicConsume, prefetch: int, limit: int, selector: bytes = b""
 ) -> OffsetSpec | None:
     """Where basic.consume wants to begin; raise 406 or 540 for what a stream does not do.
 
-    None: the queue is no stream. `limit` is that of the whole channel.
+    None: the queue is no stream. `limit` is that of the whole channel, `selector` what was asked
+    for by `x-selector`.
     """
     if not isinstance(host, StreamHost):
         return None
@@ -53,6 +56,10 @@ def start_of_consumer(
         )
         raise ProtocolError(ReplyCode.PRECONDITION_FAILED, text)
     spec = _filtered(spec, method.arguments, place)
+    if selector:
+        values = None if spec.filter is None else spec.filter.values
+        wanted = StreamFilter(values, selector_in(decode_terms(selector), utc_ms))
+        spec = OffsetSpec(spec.start, spec.value, wanted)
     if not host.has_member:
         text = f"stream {place} does not have a running replica on the local node"
         raise ProtocolError(ReplyCode.PRECONDITION_FAILED, text)

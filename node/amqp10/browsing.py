@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING, Final, Protocol, final
 
 from node.amqp10.forms import Forms
 from node.amqp10.owner import Owner10
+from node.clock import utc_ms
 from queues.definitions.broker_objects import Queue
 from queues.message import Chunk
 from queues.queue_host import View
+from queues.selectors.terms import decode_terms, selector_in
 from warren.wire.amqp10.errors import Condition, ProtocolError, Scope
 from warren.wire.amqp10.link import SENDER_SETTLED, Link
 from warren.wire.amqp10.performatives import Source
@@ -53,7 +55,15 @@ def is_browser(source: Source | None) -> bool:
 class BrowsingLink:
     """Invariant: `_level` and `_seq` are where the next message to offer is, or behind it."""
 
-    def __init__(self, owner: Owner10, core: Session, link: Link, uid: int, queue: Queue) -> None:
+    def __init__(
+        self,
+        owner: Owner10,
+        core: Session,
+        link: Link,
+        uid: int,
+        queue: Queue,
+        selector: bytes = b"",
+    ) -> None:
         self.uid = uid  # of the link, in its session
         self.link = link
         self.ended = False
@@ -62,6 +72,7 @@ class BrowsingLink:
         self._queue = queue
         self._is_settled = link.snd_settle_mode == SENDER_SETTLED
         self._forms = Forms()
+        self._selector = selector_in(decode_terms(selector), utc_ms) if selector else None
         self._level = TOP_LEVEL
         self._seq = 0
         self._limit = 0  # messages that may be offered, counted from the beginning of the link
@@ -158,14 +169,17 @@ class BrowsingLink:
 
     def _offer(self, found: "Sequence[Browsed]") -> None:
         for each in found:
-            if each.data and self._core.offer(self.link, self._run_of(each)) == 0:
+            is_wanted = each.data and self._selects(each)
+            if is_wanted and self._core.offer(self.link, self._run_of(each)) == 0:
                 self._level, self._seq = each.level, each.seq
                 return
             self._level, self._seq = each.level, each.seq + 1
 
+    def _selects(self, each: "Browsed") -> bool:
+        return self._selector is None or self._selector(_chunk_of(each), 0)
+
     def _run_of(self, each: "Browsed") -> Run:
-        offsets = bytes(4) + len(each.data).to_bytes(4, "little")
-        chunk = Chunk(each.format_tag, each.data, 0, offsets, 0, each.names)
+        chunk = _chunk_of(each)
         run = Run(each.level, each.seq, 1, self._is_settled)
         run.delivery_count = each.failures
         run.acquired = each.redelivered
@@ -179,3 +193,8 @@ class BrowsingLink:
         self.end()
         self._core.detach(self.link, ProtocolError(condition, text, Scope.LINK))
         self._owner.mark()
+
+
+def _chunk_of(each: "Browsed") -> Chunk:
+    offsets = bytes(4) + len(each.data).to_bytes(4, "little")
+    return Chunk(each.format_tag, each.data, 0, offsets, 0, each.names)

@@ -33,7 +33,8 @@ from queues.machine.commands import (
     Settle,
     consumer_key,
 )
-from queues.machine.effects import ACQUIRED_SHIFT
+from queues.machine.effects import ACQUIRED_SHIFT, TOO_MANY_SELECTORS
+from queues.machine.selections import SELECTIONS_MAX
 from queues.queue_host import QueueHost
 from queues.sessions.credit import LINK, CreditActor
 from queues.sessions.unacked import TagRun, Unacked
@@ -131,6 +132,7 @@ class ConsumingLink:
             asked.timeout_ms,
             asked.window_bytes,
             asked.rate_max,
+            asked.selector,
         )
         self.host.command(self, attach)
 
@@ -315,10 +317,14 @@ class ConsumingLink:
             self.owner.consumer_created(int(self.core.channel), self)
         self.owner.mark()
 
-    def on_attach_refused(self, uid: int, number: int) -> None:
+    def on_attach_refused(self, uid: int, number: int, reason: int) -> None:
         host = self.host
-        text = f"queue '{host.name}' in vhost '{host.vhost}' in exclusive use"
-        self._fail(Condition.RESOURCE_LOCKED, text)
+        place = f"queue '{host.name}' in vhost '{host.vhost}'"
+        if reason == TOO_MANY_SELECTORS:
+            text = f"{place} has consumers with {SELECTIONS_MAX} selectors, and takes no other"
+            self._fail(Condition.RESOURCE_LIMIT_EXCEEDED, text)
+        else:
+            self._fail(Condition.RESOURCE_LOCKED, f"{place} in exclusive use")
 
     def on_activated(self, uid: int, number: int, active: bool) -> None:
         """Of a queue with a single active consumer: this link is it now, or is no longer."""

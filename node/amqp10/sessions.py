@@ -246,7 +246,7 @@ class Session10:
     def _attach_browser(self, link: Link, asked: Consumption) -> None:
         queue = self.owner.broker.definitions.queue(asked.host.vhost, asked.host.name)
         assert queue is not None
-        mine = BrowsingLink(self.owner, self.core, link, int(self._next_uid), queue)
+        mine = BrowsingLink(self.owner, self.core, link, int(self._next_uid), queue, asked.selector)
         self._browse(mine, asked.source, asked.target)
 
     def _browse(

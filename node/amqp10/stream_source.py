@@ -12,14 +12,16 @@ the stream does not apply.
 from typing import Final
 
 from node.amqp10.forms import converted
+from node.clock import utc_ms
 from queues.conversion.annotated import annotated_form_10
 from queues.conversion.offset_marks import ZERO, OffsetMarks
 from queues.queue_host import QueueHost, View
+from queues.selectors.message_fields import BadFilter
+from queues.selectors.sql import APPLICATION, BadExpression
+from queues.selectors.terms import JMS, SQL, Term, encode_terms, expression_of, selector_in
 from queues.streams.filtering import StreamFilter, parse_filter
 from queues.streams.host import StreamHost
 from queues.streams.offsets import NEXT, OffsetSpec, Start, parse_offset
-from queues.streams.selecting import BadFilter, property_filter, selector_of
-from queues.streams.sql import APPLICATION, BadExpression, Expression, parse_sql
 from warren.wire.amqp091.deliver import names_in
 from warren.wire.amqp10.errors import Condition, ProtocolError, Scope
 from warren.wire.amqp10.performatives import Source
@@ -29,16 +31,15 @@ from warren.wire.amqp10.values import Array, Described, Symbol, Timestamp
 OFFSET_FILTER: Final = "rabbitmq:stream-offset-spec"
 VALUES_FILTER: Final = "rabbitmq:stream-filter"
 UNFILTERED_FILTER: Final = "rabbitmq:stream-match-unfiltered"
-SQL: Final = "sql"
-SELECTORS: Final[dict[object, str]] = {  # by descriptor: the section, or SQL
+SELECTORS: Final[dict[object, str]] = {  # kinds of terms by descriptor
     "amqp:properties-filter": "properties",
     0x173: "properties",
     "amqp:application-properties-filter": APPLICATION,
     0x174: APPLICATION,
     "amqp:sql-filter": SQL,
     0x120: SQL,
-    "apache.org:selector-filter:string": SQL,
-    0x468C00000004: SQL,
+    "apache.org:selector-filter:string": JMS,
+    0x468C00000004: JMS,
 }
 SHOWN_BYTES: Final = 256 * 1024  # at once: about what a link may write in a turn
 OFFSET_KEY: Final = b"x-stream-offset"
@@ -58,7 +59,7 @@ def start_of_link(host: QueueHost, source: Source, answer: Source) -> OffsetSpec
     filters = source.filter or {}
     spec = _start(filters, place)
     found = _filter(filters, place)
-    selector = selector_of(_expressions(filters, place))
+    selector = selector_in(terms_in(host, filters), utc_ms)
     if selector is not None:
         found = StreamFilter(None if found is None else found.values, selector)
     applied = (OFFSET_FILTER, VALUES_FILTER, UNFILTERED_FILTER)
@@ -75,22 +76,34 @@ def _selects(asked: object) -> bool:
     return asked.descriptor in SELECTORS
 
 
-def _expressions(filters: dict[object, object], place: str) -> list[Expression]:
-    found: list[Expression] = []
+def selector_of_link(host: QueueHost, source: Source, answer: Source) -> bytes:
+    """What a consumer of a queue that is no stream selects by; empty: it wants every message. Put
+    what is applied into `answer`. ProtocolError: a filter is wrong."""
+    if isinstance(host, StreamHost) or not source.filter:
+        return b""
+    terms = terms_in(host, source.filter)
+    answer.filter = {key: each for key, each in source.filter.items() if _selects(each)} or None
+    try:
+        return encode_terms(terms)
+    except BadFilter as error:
+        text = f"queue '{host.name}' in vhost '{host.vhost}': {error}"
+        raise ProtocolError(Condition.INVALID_FIELD, text, Scope.LINK) from error
+
+
+def terms_in(host: QueueHost, filters: dict[object, object]) -> list[Term]:
+    """The filters by fields of messages. ProtocolError: one is wrong."""
+    found: list[Term] = []
     for asked in filters.values():
         if not isinstance(asked, Described) or not _selects(asked):
             continue
-        kind, value = SELECTORS[asked.descriptor], asked.value
+        term = SELECTORS[asked.descriptor], asked.value
         try:
-            if kind != SQL:
-                found.append(property_filter(kind, value))
-            elif isinstance(value, str):
-                found.append(parse_sql(value))
-            else:
-                raise BadFilter(f"{value!r}; allowed is a string")
+            expression_of(term)
         except (BadFilter, BadExpression) as error:
+            place = f"queue '{host.name}' in vhost '{host.vhost}'"
             text = f"invalid filter {asked.descriptor} for {place}: {error}"
             raise ProtocolError(Condition.INVALID_FIELD, text, Scope.LINK) from error
+        found.append(term)
     return found
 
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from node.amqp10.dynamic import Made
 from node.amqp10.owner import Owner10
-from node.amqp10.stream_source import start_of_link
+from node.amqp10.stream_source import selector_of_link, start_of_link
 from node.definitions.definition_changes import find_queue, readable_queue
 from queues.addresses.producer_window import BadWindow, asked_window
 from queues.conversion.addresses import malformed, parse_source, parse_target, queue_address
@@ -64,6 +64,7 @@ class Consumption:
     start: OffsetSpec | None = None  # of a stream: where it begins
     window_bytes: int = QUEUE_LIMIT
     rate_max: int = QUEUE_LIMIT
+    selector: bytes = b""  # of a queue that is no stream
 
 
 def error_of(refusal: Refusal) -> ProtocolError:
@@ -117,9 +118,10 @@ def consumption(
     if not subscription:
         _tell_made(answer, made)
     start = start_of_link(host, source, answer)
+    selector = selector_of_link(host, source, answer)
     return Consumption(
         *(host, priority, timeout_ms, answer, attach.target, made, is_durable, start),
-        *(window_bytes, rate_max),
+        *(window_bytes, rate_max, selector),
     )
 
 

@@ -25,7 +25,7 @@ class Consumerless:
     def on_attached(self, uid: int, number: int) -> None:
         unasked()
 
-    def on_attach_refused(self, uid: int, number: int) -> None:
+    def on_attach_refused(self, uid: int, number: int, reason: int) -> None:
         unasked()
 
     def on_detached(self, uid: int, number: int, goes: bool) -> None:

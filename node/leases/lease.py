@@ -261,7 +261,7 @@ class Lease:
         self._is_attached = True
         self._heard.set()
 
-    def on_attach_refused(self, uid: int, number: int) -> None:
+    def on_attach_refused(self, uid: int, number: int, reason: int) -> None:
         self.end("a consumer uses the queue exclusively")
 
     def on_delivers(

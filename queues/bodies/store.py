@@ -440,6 +440,20 @@ class Store:
         self._unfold(self._place(seq), seq)
         return self.covering(seq) if self.covered_to(seq) > 0 else None
 
+    def next_slot(self, seq: i64) -> Slot | None:
+        """The first slot that has a live message and does not end before this message_seq."""
+        self._spread()
+        place = max(i64(bisect_right(self._firsts, seq, self._head)) - 1, self._head)
+        while place < len(self._slots):
+            slot = self._slots[place]
+            if slot.live == 0 or slot.first + slot.count <= seq:
+                place += 1
+            elif slot.table is None:
+                return slot
+            else:
+                self._unfold(place, max(seq, slot.first))
+        return None
+
     def covered_to(self, seq: i64) -> i64:
         """The end of the slot or extent that has this message_seq; 0 if there is none alive."""
         self._spread()

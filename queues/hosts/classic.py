@@ -174,10 +174,13 @@ class ClassicHost:
             self._apply(commands, chunks, now_ms)
         elif now_ms >= machine.due_ms or machine.has_more():
             self._apply([], NO_CHUNKS, now_ms)
+        evaluated = core.evaluated(self, machine.next_seq - 1)
+        if len(evaluated) > 0:
+            self._apply(evaluated, NO_CHUNKS, now_ms)
         core.pace_publishers(now_ms)
         if self._shift_end > 0:
             self._shift(now_ms)
-        if machine.has_more():
+        if machine.has_more() or core.wants_evaluation(machine.next_seq - 1):
             core.turn.mark_host_later(self)
         elif machine.due_ms < self._timer_ms:
             self._timer_ms = machine.due_ms

@@ -68,7 +68,7 @@ def tell_seldom(sink: SessionSink, uid: i64, effect: Effect, goes: bool) -> None
     if isinstance(effect, Attached):
         sink.on_attached(uid, number_of(effect.key))
     elif isinstance(effect, AttachRefused):
-        sink.on_attach_refused(uid, number_of(effect.key))
+        sink.on_attach_refused(uid, number_of(effect.key), int(effect.reason))
     elif isinstance(effect, Detached):
         sink.on_detached(uid, number_of(effect.key), goes)
     elif isinstance(effect, Drained):

@@ -20,13 +20,14 @@ from queues.bodies.store import BodyBudget, Slot, Store
 from queues.conversion.annotated import annotated_view
 from queues.dead_lettering.dead_letter_reads import Burying
 from queues.hosts.body_reads import Reading
+from queues.hosts.evaluating import NO_COMMANDS, Evaluating
 from queues.hosts.found_state import Found, note_found, note_stretch
-from queues.hosts.host_interfaces import DeadLetterPublisher, Steps
+from queues.hosts.host_interfaces import DeadLetterPublisher, Steps, Waking
 from queues.hosts.journal import Journal
 from queues.hosts.message_digests import DUPLICATE_IDS, digests_of
 from queues.hosts.size_recount import sizes_in
 from queues.hosts.sweeping import Remains, Sweep, runs_both, stored_runs
-from queues.machine.commands import Configure
+from queues.machine.commands import Command, Configure
 from queues.machine.effects import (
     LEFT_ACCEPTED,
     Delivers,
@@ -101,6 +102,7 @@ class QueueCore:
         self.settles = True  # False: the same messages may come again, so the log keeps them
         self.is_gone = False
         self._pending = Burying(self.reading, self.store, turn)
+        self._evaluating: Evaluating | None = None  # once a consumer had a selector
         self._closes_publisher = False  # once no message waits to be dead-lettered any more
         self._marked = False
         self._found: list[Found] = []  # what a recovery has found so far
@@ -262,7 +264,7 @@ class QueueCore:
     def pace_publishers(self, now_ms: i64) -> None:
         """Hold publishers while consumers catch up. Called after each batch."""
         machine = self.machine
-        ready = machine.ready.count
+        ready = machine.roster.servable(machine.ready.count)
         balance = self._balance
         if balance is None:
             if ready <= LEAD_MIN or machine.attached_count == 0:
@@ -297,6 +299,30 @@ class QueueCore:
         self._balance = None
         if balance is not None and balance.is_holding:
             self._release_publishers()
+
+    # Selectors
+
+    def evaluated(self, host: Waking, end: i64) -> list[Command]:
+        """What selectors of consumers match of the messages up to `end`, some of them: commands for
+        the machine. `host` gives them to it, and is woken where bodies are read first."""
+        if len(self.machine.ready.selections) == 0:
+            return NO_COMMANDS
+        evaluating = self._evaluating
+        if evaluating is None:
+            evaluating = Evaluating(self, self.store, self.budget, self.turn, host)
+            self._evaluating = evaluating
+        return evaluating.work(self.machine, end)
+
+    def wants_evaluation(self, end: i64) -> bool:
+        """Whether `evaluated` has something to do."""
+        if len(self.machine.ready.selections) == 0:
+            return False
+        evaluating = self._evaluating
+        return evaluating is None or evaluating.wants(self.machine, end)
+
+    def evaluate_again(self) -> None:
+        """What was evaluated and is not applied yet is lost."""
+        self._evaluating = None
 
     # Dead letters
 
@@ -351,6 +377,8 @@ class QueueCore:
     def loaded(self, chunk: Chunk, data: bytes) -> None:
         """The bytes asked for by `Steps.load` are here."""
         self.reading.loaded(chunk, data)
+        if self._evaluating is not None:
+            self._evaluating.loaded()
         if len(self._pending.runs) > 0:
             self._mark()
 
@@ -361,6 +389,8 @@ class QueueCore:
         are published first, and these are tried again later.
         """
         self.reading.load_failed(chunk)
+        if self._evaluating is not None:
+            self._evaluating.load_failed(chunk)
         if self._pending.load_failed(chunk):
             self._mark()
 

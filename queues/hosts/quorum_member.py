@@ -366,6 +366,7 @@ class QuorumMember:
                 waiting.now_ms = now_ms
             self._journal.entry(self)
             return
+        self._commands.extend(self.core.evaluated(self, self._next_seq - 1))
         if len(self._commands) == 0 and not self._is_due(now_ms):
             return
         if self._may_wait(now_ms):
@@ -378,6 +379,7 @@ class QuorumMember:
                 batch.attached.extend(put_run(self._next_seq, chunk, 0, chunk.count()))
             self.bodies.promise_own(chunk, self._next_seq)
             self._next_seq += chunk.count()
+        batch.commands.extend(self.core.evaluated(self, self._next_seq - 1))
         self._commands = []
         self._settle_count = 0
         self._settle_due_ms = FAR
@@ -504,6 +506,8 @@ class QuorumMember:
                 self._mark_later()
             elif core.machine.has_more():
                 self._turn.mark_host_later(self)
+            elif core.wants_evaluation(self._next_seq - 1):
+                self._mark()
             elif self._settle_count > 0 and core.ready_count > 0:
                 self._mark()  # They wait no longer.
             else:
@@ -586,6 +590,7 @@ class QuorumMember:
         self.term = term
         self._next_seq = term << TERM_SHIFT | 1
         self.core.options = machine.options
+        self.core.evaluate_again()
         commands: list[Command] = [Leads(term)]
         has_lost = self._has_lost(term)
         if has_lost or machine.next_seq >> TERM_SHIFT < self.reborn_term:

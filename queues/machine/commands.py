@@ -14,21 +14,32 @@ from typing import Final, NewType, final
 
 from mypy_extensions import i64, mypyc_attr
 
-from queues.machine.address_settings import VALUE_MAX
-from queues.machine.annotations import WORDS_BYTES_MAX, decode_words
-from queues.machine.known_ids import DIGEST_BYTES
-from queues.machine.options import Options, decode_options, options_bytes
+from queues.machine.command_fields import QUEUE_LIMIT as QUEUE_LIMIT
+from queues.machine.command_fields import TERM_BITS as TERM_BITS
+from queues.machine.command_fields import BadCommand as BadCommand
+from queues.machine.command_fields import (
+    Reader,
+    put_key,
+    put_name,
+    put_selector,
+    put_session,
+    put_sizes,
+    put_traits,
+    put_u32,
+    put_u64,
+)
+from queues.machine.options import Options
 from queues.machine.traits import Traits
+from queues.runs.seqset import SeqSet
 
 SessionId = NewType("SessionId", int)
 ConsumerKey = NewType("ConsumerKey", int)
 
 VERSION: Final = 1
 SIZED_VERSION: Final = 2  # of a CONFIGURE with sizes
-SIZE_BYTES: Final = 16
 ANNOTATED: Final = 2  # the version of a SETTLE that has annotations
 LIMITED: Final = 2  # the version of an ATTACH with limits of the consumer's own
-QUEUE_LIMIT: Final = -2  # a consumer's own limit: it has none, and that of the queue holds
+SELECTIVE: Final = 3  # the version of an ATTACH with limits and a selector
 ENQUEUE: Final = 1
 SETTLE: Final = 2
 ATTACH: Final = 3
@@ -53,9 +64,9 @@ QUERY_TRACKING: Final = 21
 IDENTIFY: Final = 22
 DROP_LOST: Final = 23  # of mirrored queues
 JOIN_GROUP: Final = 24  # of streams
+SELECTED: Final = 25  # of queues that are no streams
 
-TERM_BITS: Final = 23  # a message_seq is term << TERM_SHIFT | counter where leaders change
-TERM_SHIFT: Final = 40
+TERM_SHIFT: Final = 40  # a message_seq is term << TERM_SHIFT | counter where leaders change
 
 ACCEPT: Final = 1  # done with
 REJECT: Final = 2  # dead-lettered or dropped
@@ -70,14 +81,6 @@ GROUP_CONSUMER: Final = 1  # number of the consumer of a session that is in a gr
 NAME_BYTES_MAX: Final = 255  # of a consumer or publisher
 
 
-TRAITS: Final = 1  # bits of the flag byte before traits: there are some; and each column
-PRIORITIES: Final = 2
-TTLS: Final = 4
-SIZES: Final = 8
-IDS: Final = 16
-KEYS: Final = 32
-
-
 # What sessions give; the others are the host's own, or the cluster's.
 OF_SESSIONS: Final = frozenset(
     (
@@ -85,10 +88,6 @@ OF_SESSIONS: Final = frozenset(
         *(STORE_OFFSETS, QUERY_TRACKING, IDENTIFY, JOIN_GROUP),
     )
 )
-
-
-class BadCommand(Exception):
-    """Bytes that are no command of a version that this node knows."""
 
 
 def consumer_key(session: SessionId, number: int) -> ConsumerKey:
@@ -162,6 +161,7 @@ class Attach(Command):
         timeout_ms: i64 = -1,
         window_bytes: i64 = QUEUE_LIMIT,
         rate_max: i64 = QUEUE_LIMIT,
+        selector: bytes = b"",
     ) -> None:
         super().__init__(ATTACH)
         self.key = key
@@ -172,6 +172,7 @@ class Attach(Command):
         self.timeout_ms: i64 = timeout_ms  # for settling a delivery; -1: the queue's own
         self.window_bytes: i64 = window_bytes  # -1: no limit; QUEUE_LIMIT: the queue's own
         self.rate_max: i64 = rate_max  # messages per second; the same
+        self.selector = selector  # what it wants (`queues.selectors.terms`); empty: every message
 
 
 @final
@@ -405,6 +406,19 @@ class JoinGroup(Command):
         self.partition: i64 = partition  # of the stream in its super stream; -1: it is in none
 
 
+@final
+class Selected(Command):
+    """The host evaluated messages `after` + 1 to `upto` for selection `number`; `matching` are
+    those that match. Without effect if others were evaluated meanwhile."""
+
+    def __init__(self, number: i64, after: i64, upto: i64, matching: SeqSet) -> None:
+        super().__init__(SELECTED)
+        self.number: i64 = number
+        self.after: i64 = after
+        self.upto: i64 = upto
+        self.matching = matching
+
+
 def session_named(command: Command) -> SessionId:
     """Whose command it is; 0: no session's."""
     if isinstance(command, (Settle, Attach, Credit, Detach)):
@@ -443,41 +457,48 @@ def encode(command: Command) -> bytes:
     """The bytes of one command."""
     head = bytes((command.kind, VERSION))
     if isinstance(command, Enqueue):
-        numbers = _u64(command.first_seq) + _u32(command.count)
-        return head + _session(command.session) + numbers + _traits(command.traits)
+        numbers = put_u64(command.first_seq) + put_u32(command.count)
+        return head + put_session(command.session) + numbers + put_traits(command.traits)
     if isinstance(command, Settle):
-        runs = b"".join([_u64(first) + _u32(count) for first, count in command.runs])
-        body = bytes((command.outcome,)) + _u32(len(command.runs)) + runs
+        runs = b"".join([put_u64(first) + put_u32(count) for first, count in command.runs])
+        body = bytes((command.outcome,)) + put_u32(len(command.runs)) + runs
         words = command.annotations
         if len(words) > 0:
             head = bytes((SETTLE, ANNOTATED))
-            body += _u32(len(words)) + words
-        return head + _key(command.key) + body
+            body += put_u32(len(words)) + words
+        return head + put_key(command.key) + body
     if isinstance(command, Attach):
         flags = Flag.AUTO_RETURN * command.auto_return | Flag.EXCLUSIVE * command.exclusive
         numbers = int(command.priority).to_bytes(4, "little", signed=True)
         numbers += int(command.timeout_ms).to_bytes(8, "little", signed=True)
-        if command.window_bytes != QUEUE_LIMIT or command.rate_max != QUEUE_LIMIT:
-            head = bytes((ATTACH, LIMITED))
+        is_limited = command.window_bytes != QUEUE_LIMIT or command.rate_max != QUEUE_LIMIT
+        if is_limited or command.selector:
+            head = bytes((ATTACH, SELECTIVE if command.selector else LIMITED))
             for limit in (command.window_bytes, command.rate_max):
                 numbers += int(limit).to_bytes(8, "little", signed=True)
-        return head + _key(command.key) + bytes((flags,)) + _u64(command.credit) + numbers
+            numbers += put_selector(command.selector)
+        return head + put_key(command.key) + bytes((flags,)) + put_u64(command.credit) + numbers
     if isinstance(command, Credit):
         flags = Flag.AUTO_RETURN * command.auto_return | Flag.DRAIN * command.drain
-        amounts = _u64(command.delivery_count) + _u64(command.credit)
-        return head + _key(command.key) + bytes((flags,)) + amounts
+        amounts = put_u64(command.delivery_count) + put_u64(command.credit)
+        return head + put_key(command.key) + bytes((flags,)) + amounts
     if isinstance(command, Detach):
-        return head + _key(command.key)
+        return head + put_key(command.key)
     if isinstance(command, (Get, Purge, Inspect, EndSession)):
-        return head + _session(command.session)
+        return head + put_session(command.session)
     if isinstance(command, Configure):
         if len(command.sizes) == 0:
             return head + command.options.encode()
-        return bytes((CONFIGURE, SIZED_VERSION)) + command.options.encode() + _sizes(command.sizes)
+        return (
+            bytes((CONFIGURE, SIZED_VERSION)) + command.options.encode() + put_sizes(command.sizes)
+        )
     if isinstance(command, Tick):
         return head
     if isinstance(command, Restarted):
-        return head + _u64(command.next_seq)
+        return head + put_u64(command.next_seq)
+    if isinstance(command, Selected):
+        numbers = put_u64(command.number) + put_u64(command.after) + put_u64(command.upto)
+        return head + numbers + command.matching.encode()
     return head + _encode_leadership(command)
 
 
@@ -485,37 +506,39 @@ def _encode_leadership(command: Command) -> bytes:
     """The fields of commands that only queues in a cluster are given."""
     if isinstance(command, Numbered):
         inner = encode(command.command)
-        numbers = _u64(command.number) + _u64(command.confirmed) + _u32(len(inner))
-        return _session(command.session) + numbers + inner
+        numbers = put_u64(command.number) + put_u64(command.confirmed) + put_u32(len(inner))
+        return put_session(command.session) + numbers + inner
     if isinstance(command, Leads):
-        return _u64(command.term)
+        return put_u64(command.term)
     if isinstance(command, Retire):
         flags = RetireFlag.OFF * command.off | RetireFlag.IF_EMPTY * command.if_empty
         flags |= RetireFlag.IF_UNUSED * command.if_unused
-        return _session(command.session) + bytes((flags,))
+        return put_session(command.session) + bytes((flags,))
     if isinstance(command, Suspend):
-        return _u64(command.process) + _u64(command.timeout_ms)
+        return put_u64(command.process) + put_u64(command.timeout_ms)
     if isinstance(command, (Unsuspend, EndProcess)):
-        return _u64(command.process)
+        return put_u64(command.process)
     if isinstance(command, (ReleaseDeadLetters, DropLost)):
-        runs = [_u64(first) + _u32(count) for first, count in command.runs]
-        return _u32(len(runs)) + b"".join(runs)
+        runs = [put_u64(first) + put_u32(count) for first, count in command.runs]
+        return put_u32(len(runs)) + b"".join(runs)
     return _encode_tracking(command)
 
 
 def _encode_tracking(command: Command) -> bytes:
     """The fields of commands of streams."""
     if isinstance(command, StoreOffsets):
-        rows = [_name(name) + _u64(offset) for name, offset in command.rows]
-        return _session(command.session) + _u32(len(rows)) + b"".join(rows)
+        rows = [put_name(name) + put_u64(offset) for name, offset in command.rows]
+        return put_session(command.session) + put_u32(len(rows)) + b"".join(rows)
     if isinstance(command, QueryTracking):
-        return _session(command.session) + bytes((command.subject,)) + _name(command.name)
+        return put_session(command.session) + bytes((command.subject,)) + put_name(command.name)
     if isinstance(command, Identify):
-        runs = [_u64(first) + _u32(count) for first, count in command.runs]
-        head = _session(command.session) + _name(command.publisher)
-        return head + _u32(len(runs)) + b"".join(runs)
+        runs = [put_u64(first) + put_u32(count) for first, count in command.runs]
+        head = put_session(command.session) + put_name(command.publisher)
+        return head + put_u32(len(runs)) + b"".join(runs)
     if isinstance(command, JoinGroup):
-        return _session(command.session) + _name(command.name) + _u32(command.partition + 1)
+        return (
+            put_session(command.session) + put_name(command.name) + put_u32(command.partition + 1)
+        )
     raise BadCommand(f"no encoding for {type(command).__name__}")
 
 
@@ -523,7 +546,7 @@ def decode(data: bytes) -> Command:
     """The command in `data`; raise BadCommand unless the bytes are exactly one known command."""
     if len(data) < 2 or not _is_known(data[0], data[1]):
         raise BadCommand(f"unknown version in {data[:8].hex()}")
-    reader = _Reader(data)
+    reader = Reader(data)
     command = _decode(data[0], reader)
     if reader.place != len(data):
         raise BadCommand(f"{len(data) - reader.place} bytes after a command of kind {data[0]}")
@@ -534,10 +557,12 @@ def _is_known(kind: int, version: int) -> bool:
     if version == VERSION:
         return True
     assert ANNOTATED == LIMITED == SIZED_VERSION
+    if version == SELECTIVE:
+        return kind == ATTACH
     return version == ANNOTATED and kind in (SETTLE, ATTACH, CONFIGURE)
 
 
-def _decode(kind: int, reader: "_Reader") -> Command:
+def _decode(kind: int, reader: Reader) -> Command:
     if kind == ENQUEUE:
         session, first, count = SessionId(reader.take(16)), reader.take(8), reader.take(4)
         return Enqueue(session, first, count, reader.traits(count))
@@ -555,10 +580,11 @@ def _decode(kind: int, reader: "_Reader") -> Command:
         credit = reader.take(8)
         priority, timeout = reader.signed(4), reader.signed(8)
         auto_return, exclusive = bool(flags & Flag.AUTO_RETURN), bool(flags & Flag.EXCLUSIVE)
-        if reader.data[1] != LIMITED:
-            return Attach(key, credit, auto_return, exclusive, priority, timeout)
-        limits = reader.limit(), reader.limit()
-        return Attach(key, credit, auto_return, exclusive, priority, timeout, *limits)
+        own = (QUEUE_LIMIT, QUEUE_LIMIT)
+        if reader.data[1] != VERSION:
+            own = reader.limit(), reader.limit()
+        selector = reader.selector() if reader.data[1] == SELECTIVE else b""
+        return Attach(key, credit, auto_return, exclusive, priority, timeout, *own, selector)
     if kind == CREDIT:
         key = ConsumerKey(reader.take(20))
         flags = reader.flags(Flag.AUTO_RETURN | Flag.DRAIN)
@@ -577,6 +603,9 @@ def _decode(kind: int, reader: "_Reader") -> Command:
         return _decode_leadership(kind, reader)
     if kind == DROP_LOST:
         return DropLost(reader.runs())
+    if kind == SELECTED:
+        number, after, upto = reader.take(8), reader.take(8), reader.take(8)
+        return Selected(number, after, upto, reader.rest_as_set(after, upto))
     session = SessionId(reader.take(16))
     if STORE_OFFSETS <= kind <= IDENTIFY or kind == JOIN_GROUP:
         return _decode_tracking(kind, session, reader)
@@ -591,7 +620,19 @@ def _decode(kind: int, reader: "_Reader") -> Command:
     raise BadCommand(f"unknown kind {kind}")
 
 
-def _decode_leadership(kind: int, reader: "_Reader") -> Command:
+def _inner(reader: Reader, session: SessionId, size: int) -> Command:
+    """A command of that session."""
+    reader.need(max(size, 1))
+    kind = reader.data[reader.place]
+    if kind not in OF_SESSIONS:
+        raise BadCommand(f"a command of kind {kind} in a stream of others")
+    command = decode(reader.raw(size))
+    if session_named(command) != session:
+        raise BadCommand("a command of another session in a stream of others")
+    return command
+
+
+def _decode_leadership(kind: int, reader: Reader) -> Command:
     if kind == LEADS:
         return Leads(reader.term())
     if kind == SUSPEND:
@@ -605,14 +646,14 @@ def _decode_leadership(kind: int, reader: "_Reader") -> Command:
     session = SessionId(reader.take(16))
     if kind == NUMBERED:
         number, confirmed, size = reader.take(8), reader.take(8), reader.take(4)
-        return Numbered(session, number, confirmed, reader.inner(session, size))
+        return Numbered(session, number, confirmed, _inner(reader, session, size))
     known = RetireFlag.OFF | RetireFlag.IF_EMPTY | RetireFlag.IF_UNUSED
     flags = reader.flags(known)
     conditions = bool(flags & RetireFlag.IF_EMPTY), bool(flags & RetireFlag.IF_UNUSED)
     return Retire(session, bool(flags & RetireFlag.OFF), *conditions)
 
 
-def _decode_tracking(kind: int, session: SessionId, reader: "_Reader") -> Command:
+def _decode_tracking(kind: int, session: SessionId, reader: Reader) -> Command:
     if kind == STORE_OFFSETS:
         count = reader.take(4)
         reader.need(9 * count)
@@ -626,171 +667,3 @@ def _decode_tracking(kind: int, session: SessionId, reader: "_Reader") -> Comman
     if subject not in (TRACKED_OFFSET, TRACKED_PUBLISHER):
         raise BadCommand(f"unknown subject {subject} of tracking")
     return QueryTracking(session, subject, reader.name())
-
-
-class _Reader:
-    """A place in the bytes of one command."""
-
-    def __init__(self, data: bytes) -> None:
-        self.data = data
-        self.place = 2
-
-    def need(self, size: int) -> None:
-        if self.place + size > len(self.data):
-            raise BadCommand(f"cut short at byte {len(self.data)}")
-
-    def raw(self, size: int) -> bytes:
-        """The next `size` bytes."""
-        self.need(size)
-        self.place += size
-        return self.data[self.place - size : self.place]
-
-    def take(self, size: int) -> int:
-        """The next `size` bytes as an unsigned little-endian integer."""
-        value = int.from_bytes(self.raw(size), "little")
-        if size == 8 and value >= 1 << 63:
-            raise BadCommand(f"number out of range at byte {self.place - size}")
-        return value
-
-    def signed(self, size: int) -> int:
-        """The next `size` bytes as a signed little-endian integer."""
-        return int.from_bytes(self.raw(size), "little", signed=True)
-
-    def limit(self) -> int:
-        """A limit of a consumer's own, or QUEUE_LIMIT."""
-        value = self.signed(8)
-        if not QUEUE_LIMIT <= value <= VALUE_MAX:
-            raise BadCommand(f"a limit of {value}")
-        return value
-
-    def column(self, flag: int, flags: int, size: int) -> bytes | None:
-        """A column of that many bytes, if `flags` say that it is there."""
-        return self.raw(size) if flags & flag else None
-
-    def traits(self, count: int) -> Traits | None:
-        flags = self.flags(TRAITS | PRIORITIES | TTLS | SIZES | IDS | KEYS)
-        if flags == 0:
-            return None
-        if not flags & TRAITS:
-            raise BadCommand(f"columns of no traits: flags {flags:#x}")
-        priority, ttl = self.signed(4), self.signed(8)
-        priorities = self.column(PRIORITIES, flags, 4 * count)
-        ttls = self.column(TTLS, flags, 8 * count)
-        sizes = self.column(SIZES, flags, 4 * count)
-        ids = self.column(IDS, flags, DIGEST_BYTES * count)
-        keys = self.column(KEYS, flags, DIGEST_BYTES * count)
-        return Traits(priority, ttl, priorities, ttls, sizes, ids, keys)
-
-    def name(self) -> bytes:
-        """Of a consumer or publisher."""
-        return self.raw(self.take(1))
-
-    def wide(self) -> int:
-        """The next 8 bytes, all of whose bits count: the number of a process."""
-        return int.from_bytes(self.raw(8), "little")
-
-    def term(self) -> int:
-        term = self.take(8)
-        if not 0 < term < 1 << TERM_BITS:
-            raise BadCommand(f"term {term}")
-        return term
-
-    def runs(self) -> list[tuple[int, int]]:
-        count = self.take(4)
-        self.need(12 * count)
-        return [(self.take(8), self.take(4)) for _ in range(count)]
-
-    def inner(self, session: SessionId, size: int) -> Command:
-        """A command of that session."""
-        self.need(max(size, 1))
-        kind = self.data[self.place]
-        if kind not in OF_SESSIONS:
-            raise BadCommand(f"a command of kind {kind} in a stream of others")
-        command = decode(self.raw(size))
-        if session_named(command) != session:
-            raise BadCommand("a command of another session in a stream of others")
-        return command
-
-    def words(self) -> bytes:
-        """Annotations: at least one."""
-        size = self.take(4)
-        if not 0 < size <= WORDS_BYTES_MAX:
-            raise BadCommand(f"annotations of {size} bytes")
-        words = self.raw(size)
-        try:
-            decode_words(words)
-        except ValueError as error:
-            raise BadCommand(str(error)) from error
-        return words
-
-    def options(self) -> Options:
-        try:
-            return decode_options(self.raw(options_bytes(self.data, self.place)))
-        except ValueError as error:
-            raise BadCommand(str(error)) from error
-
-    def sizes(self) -> list[tuple[int, int, int]]:
-        count = self.take(4)
-        self.need(SIZE_BYTES * count)
-        runs: list[tuple[int, int, int]] = []
-        after = 0
-        for _ in range(count):
-            first, run, size = self.take(8), self.take(4), self.take(4)
-            if first < after or size >= 1 << 31:
-                raise BadCommand(f"sizes are out of order or range at byte {self.place}")
-            runs.append((first, run, size))
-            after = first + run
-        return runs
-
-    def flags(self, known: int) -> int:
-        """A byte of flags, none but `known` ones."""
-        value = self.take(1)
-        if value & ~known:
-            raise BadCommand(f"unknown flags {value:#x}")
-        return value
-
-
-def _traits(traits: Traits | None) -> bytes:
-    if traits is None:
-        return b"\x00"
-    columns = (
-        (PRIORITIES, traits.priorities),
-        (TTLS, traits.ttls),
-        (SIZES, traits.sizes),
-        (IDS, traits.ids),
-        (KEYS, traits.keys),
-    )
-    flags = TRAITS
-    parts: list[bytes] = []
-    for flag, column in columns:
-        if column is not None:
-            flags |= flag
-            parts.append(column)
-    priority = int(traits.priority).to_bytes(4, "little", signed=True)
-    ttl = int(traits.ttl_ms).to_bytes(8, "little", signed=True)
-    return b"".join([bytes((flags,)), priority, ttl, *parts])
-
-
-def _sizes(runs: list[tuple[int, int, int]]) -> bytes:
-    rows = [_u64(first) + _u32(count) + _u32(size) for first, count, size in runs]
-    return _u32(len(runs)) + b"".join(rows)
-
-
-def _u32(value: int) -> bytes:
-    return value.to_bytes(4, "little")
-
-
-def _u64(value: int) -> bytes:
-    return value.to_bytes(8, "little")
-
-
-def _name(name: bytes) -> bytes:
-    return bytes((len(name),)) + name
-
-
-def _session(session: SessionId) -> bytes:
-    return int(session).to_bytes(16, "little")
-
-
-def _key(key: ConsumerKey) -> bytes:
-    return int(key).to_bytes(20, "little")

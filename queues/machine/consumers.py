@@ -8,6 +8,7 @@ from mypy_extensions import i64
 from queues.machine.checked_out import Rows
 from queues.machine.commands import QUEUE_LIMIT, ConsumerKey
 from queues.machine.consumer_limits import Limits
+from queues.machine.selection import Selection
 from queues.runs.seqset import SeqSet
 
 VOID_SLACK: Final = 16  # empty places that a short line may have
@@ -42,6 +43,9 @@ class Consumer:
         self.own_window_bytes: i64 = QUEUE_LIMIT
         self.own_rate_max: i64 = QUEUE_LIMIT
         self.limits: Limits | None = None  # None: it has neither a window nor a rate
+        self.selection: Selection | None = None  # it gets what this matches; None: everything
+        self.is_idle = False  # stands in the line of its selection, for nothing matches
+        self.drain_upto: i64 = 0  # to be drained once its selector has seen these; 0: it is not
         self.timeout_ms: i64 = -1  # for settling a delivery; -1: the queue's own
         self.generations: list[Generation] = []  # of what it holds, oldest first
         self.returned: SeqSet | None = None  # given back since the last look at the generations

@@ -142,12 +142,18 @@ class Attached(Effect):
         self.key = key
 
 
+NOT_REFUSED: Final = -1  # reasons why a consumer is not let in
+IN_EXCLUSIVE_USE: Final = 0  # or others are there already
+TOO_MANY_SELECTORS: Final = 1
+
+
 @final
 class AttachRefused(Effect):
-    """The consumer is not let in: the queue is in exclusive use, or others are there already."""
+    """The consumer is not let in."""
 
-    def __init__(self, key: ConsumerKey) -> None:
+    def __init__(self, key: ConsumerKey, reason: i64 = IN_EXCLUSIVE_USE) -> None:
         self.key = key
+        self.reason: i64 = reason
 
 
 @final

@@ -53,6 +53,7 @@ from queues.machine.commands import (
     Purge,
     Restarted,
     Retire,
+    Selected,
     SessionId,
     Settle,
     Tick,
@@ -72,6 +73,7 @@ from queues.machine.effects import (
     LEFT_REJECTED,
     LEFT_REPLACED,
     LEFT_TOO_LARGE,
+    NOT_REFUSED,
     Attached,
     AttachRefused,
     DeadLettersPending,
@@ -107,13 +109,17 @@ from queues.machine.time_and_leadership import DUE_SLICE as DUE_SLICE
 from queues.machine.time_and_leadership import (
     admit,
     apply_leadership,
+    apply_selected,
     begin_consumer,
+    configure,
+    drain,
     expire_by_ttl,
     pass_over_bare,
     pass_time,
     refuse_all,
     resume,
     return_all,
+    wants_drain,
 )
 from queues.machine.traits import Traits
 from queues.runs.columns import Sparse
@@ -182,7 +188,7 @@ class Fifo:
         self.known_ids: KnownIds | None = None  # where duplicates are found by ids
         self.last_values: LastValues | None = None
         self._noted = False  # some message has more to it than its number
-        self._counts = False  # deliveries of each message
+        self.counts = False  # deliveries of each message
         self._delays_returns = False  # a message that comes back may have to wait
         self.set_options(self.options)
 
@@ -191,9 +197,9 @@ class Fifo:
         self.notes.configure(options)
         self.roster.drain_handover = options.drain_handover
         counts = options.counts_deliveries or options.delivery_limit >= 0
-        self._counts = counts or options.redelivers_late
+        self.counts = counts or options.redelivers_late
         self._delays_returns = options.delays or options.redelivers_late
-        self._one_by_one = self._counts or self._delays_returns or options.keeps_last_values
+        self._one_by_one = self.counts or self._delays_returns or options.keeps_last_values
         if options.keeps_last_values != (self.last_values is not None):
             self.last_values = LastValues() if options.keeps_last_values else None
         self._noted = options.levels > 1 or options.counts_bytes or self._one_by_one
@@ -272,18 +278,18 @@ class Fifo:
     def _catch_up(self) -> None:
         """Serve consumers, and bring the queue within its limits again after returns."""
         self._unserved = False
-        self._check_out()
+        self.serve()
         if self._came_back:
             self._came_back = False
             if self.options.overflow == DROP_HEAD:
-                self._drop_head()
+                self.drop_head()
 
     def _apply(self, command: Command) -> None:
         kind = command.kind
         if kind == ENQUEUE:
             assert isinstance(command, Enqueue)
             if self.options.levels > 1:
-                self._check_out()  # It must not overtake a message that a consumer waits for.
+                self.serve()  # It must not overtake a message that a consumer waits for.
             self._unserved = True
             self._enqueue(command)
         elif kind == SETTLE:
@@ -326,7 +332,10 @@ class Fifo:
         elif isinstance(command, EndSession):
             self.end_session(command.session)
         elif isinstance(command, Configure):
-            self._configure(command)
+            configure(self, command)
+        elif isinstance(command, Selected):
+            self._unserved = True
+            apply_selected(self, command)
         elif isinstance(command, Restarted):
             self._restarted(command.next_seq)
         elif not isinstance(command, Tick):
@@ -425,11 +434,11 @@ class Fifo:
         else:
             self._put_or_refuse(session, first, message_first, count, traits)
         if self.options.overflow == DROP_HEAD and self.notes.is_over():
-            self._check_out()
-            self._drop_head()
+            self.serve()
+            self.drop_head()
         if self.due_ms <= self.now_ms:
             # A lifetime of nothing: a waiting consumer gets it, or it expires.
-            self._check_out()
+            self.serve()
             pass_time(self)
 
     def _put_or_refuse(
@@ -481,7 +490,7 @@ class Fifo:
 
     # Limits
 
-    def _drop_head(self) -> None:
+    def drop_head(self) -> None:
         """The oldest of the lowest level go, until the queue is within its limits."""
         while self.notes.is_over():
             if self._drops_delayed():
@@ -515,7 +524,7 @@ class Fifo:
         while at < count:
             room = self.notes.room(traits, at, count)
             if room == 0 and self.is_able():
-                self._check_out()
+                self.serve()
                 room = self.notes.room(traits, at, count)
             if room > 0:
                 self._put(message_first + at, room, traits, at)
@@ -579,6 +588,8 @@ class Fifo:
             self.redelivered.remove(first, count)
         if self.overdue.count > 0:
             self.overdue.remove(first, count)
+        if self.roster.selections is not None:
+            self.roster.selections.forget(first, count)
         dies = self.options.keeps_dead and reason in DEATHS
         if dies and self.options.bytes_max >= 0:
             self.pending_dead_letters.weigh(self.notes.size_runs([(first, count)]))
@@ -651,7 +662,7 @@ class Fifo:
 
     def _return_alike(self, first: i64, count: i64, level: i64, outcome: i64) -> None:
         tries: i64 = 0
-        if self._counts and outcome != RETURN_UNSEEN:
+        if self.counts and outcome != RETURN_UNSEEN:
             tries = self.attempts.get(first)
             tries += 1 << ACQUIRED_SHIFT
             returned = self._settling and self.options.counts_returns
@@ -713,11 +724,9 @@ class Fifo:
 
     def _attach(self, command: Attach) -> None:
         roster = self.roster
-        refused = roster.exclusive_key is not None
-        if command.exclusive and (roster.attached_count > 0 or self.options.single_active):
-            refused = True
-        if refused:
-            self._effects.append(AttachRefused(command.key))
+        refusal = roster.refusal_of(command.exclusive, command.selector)
+        if refusal != NOT_REFUSED:
+            self._effects.append(AttachRefused(command.key, refusal))
             return
         assert command.key not in roster.consumers
         consumer = Consumer(command.key, command.priority)
@@ -727,6 +736,10 @@ class Fifo:
             begin_consumer(self, consumer)
         consumer.own_window_bytes = command.window_bytes
         consumer.own_rate_max = command.rate_max
+        if len(command.selector) > 0:
+            is_empty = self.length() == 0 and len(self.leaving) == 0
+            seen: i64 = self.next_seq - 1 if is_empty else 0
+            roster.select(consumer, command.selector, seen, self.ready)
         roster.attach(consumer, command.exclusive)
         self._effects.append(Attached(command.key))
         if self.limiter.begin(consumer, self.now_ms):
@@ -748,14 +761,13 @@ class Fifo:
                 self._effects.append(Drained(command.key, 0))  # The asker waits for it.
             return
         consumer.auto_return = command.auto_return
+        if consumer.drain_upto > 0:
+            drain(self, consumer)
         self.roster.give(
             consumer, command.delivery_count + command.credit - consumer.delivery_count
         )
         if command.drain:
-            self._check_out()
-            consumer.delivery_count += max(consumer.credit, 0)
-            consumer.credit = 0
-            self._effects.append(Drained(command.key, consumer.delivery_count))
+            wants_drain(self, consumer)
 
     def _detach(self, key: ConsumerKey) -> None:
         consumer = self.roster.consumers.get(key)
@@ -769,6 +781,8 @@ class Fifo:
 
     def _leave_line(self, consumer: Consumer) -> None:
         self.roster.detach(consumer)
+        if consumer.drain_upto > 0:
+            drain(self, consumer)  # The asker waits for the answer.
         if self.roster.attached_count == 0:
             self.use()
             self.limiter.configure_dispatch(self.now_ms)
@@ -831,8 +845,8 @@ class Fifo:
     # Taking messages
 
     def is_able(self) -> bool:
-        """Whether a consumer waits for messages (after a batch: there is none ready then)."""
-        return not self.roster.lines.is_empty()
+        """Whether a consumer waits for messages (after a batch: none is ready that it may get)."""
+        return self.roster.is_able()
 
     def _get(self, command: Get) -> None:
         self.use()
@@ -877,42 +891,55 @@ class Fifo:
         if alone and count <= LEAVE_SLICE:
             self._let_leave()
 
-    def _check_out(self) -> None:
+    def serve(self) -> None:
         """Hand ready messages to consumers with credit, the highest priority first, in turns."""
-        if self.behind:
-            return
-        if self.ready.count > 0:
+        woken = not self.behind
+        while woken and self.ready.count > 0:
+            woken = self.roster.wake()
             only = self.roster.lines.only
             if only is not None:
                 self._serve(only)
-                return
-            for level in self.roster.lines.levels:
-                self._serve(level)
+            else:
+                for level in self.roster.lines.levels:
+                    self._serve(level)
 
     def _serve(self, level: Level) -> None:
         while self.ready.count > 0 and level.count > 0:
             consumer = level.take()
+            if consumer.selection is not None and consumer.selection.waiting_count == 0:
+                self.roster.rest(consumer)
+                continue
             want = consumer.credit
             if level.count > 0:
                 want = min(want, LONG_TURN if self.ready.count >= LONG_BACKLOG else 1)
             if consumer.limits is None:
-                self._deliver(consumer, min(want, self.ready.count))
+                self._deliver(consumer, want)
             elif self.options.copies:
                 self.limiter.copy(consumer, want, self.next_seq, self.now_ms, self._effects)
                 self.due_by(self.limiter.due_ms)
             else:
-                self._deliver(
-                    consumer, self.limiter.allowed(consumer, self.ready, want, self.now_ms)
-                )
+                first, count = self._head(consumer, want)
+                self._deliver(consumer, self.limiter.allowed(consumer, first, count, self.now_ms))
                 self.due_by(self.limiter.due_ms)
             consumer.in_turn = consumer.credit > 0 and not consumer.barred
             if consumer.in_turn:
                 level.put(consumer)
 
+    def _head(self, consumer: Consumer, want: i64) -> tuple[i64, i64]:
+        """The first of the ready messages that the consumer may get, and how many of those that
+        follow; 0: there is none."""
+        selection = consumer.selection
+        if selection is not None:
+            return selection.head(want)
+        if self.ready.count == 0:
+            return 0, 0
+        return self.ready.first(), min(want, self.ready.head_run())
+
     def _deliver(self, consumer: Consumer, want: i64) -> None:
         while want > 0:
-            first = self.ready.first()
-            count = min(want, self.ready.head_run())
+            first, count = self._head(consumer, want)
+            if count == 0:
+                return
             redelivered = False
             tries: i64 = 0
             if self.redelivered.count > 0:
@@ -934,7 +961,10 @@ class Fifo:
             )
 
     def _take(self, consumer: Consumer, first: i64, count: i64) -> None:
-        self.ready.drop_head(count)
+        if consumer.selection is None:
+            self.ready.drop_head(count)
+        else:
+            self.ready.remove(first, count)
         if self.options.counts_bytes:
             self.notes.taken(first, count)
         consumer.held.add(first, count)
@@ -967,34 +997,3 @@ class Fifo:
         self.unused_since_ms = self.now_ms
         if self.options.expires_ms >= 0:
             self.due_by(self.now_ms + self.options.expires_ms)
-
-    def _configure(self, command: Configure) -> None:
-        """Other limits hold at once; levels and counting are fixed for the life of a queue."""
-        old = self.options
-        options = command.options
-        assert options.levels == old.levels
-        assert options.counts_deliveries == old.counts_deliveries
-        assert options.single_active == old.single_active
-        self.set_options(options)
-        if options.counts_bytes and not old.counts_bytes:
-            self.notes.begin_sizes(self.queue_within(1, self.next_seq - 1), command.sizes)
-            if self.delays is not None:
-                self.notes.count_beside(self.delays.seqs)
-        if options.ttl_ms >= 0 and old.ttl_ms < 0:
-            self.arrivals = Arrivals()
-            if self.length() > 0 or len(self.leaving) > 0:  # What came before counts from now on.
-                self.arrivals.note(1, self.now_ms, options.ttl_ms)
-        elif options.ttl_ms >= 0:
-            self.arrivals.change(self.now_ms, old.ttl_ms, options.ttl_ms)
-        if options.expires_ms != old.expires_ms:
-            self.use()
-        if not self._counts and self.attempts.count > 0:
-            self.attempts = Sparse()
-        self.timeouts.look_sooner = True
-        if self.limiter.configured(self.now_ms):
-            self._effects.append(SizesWanted())
-        if options.single_active:
-            self.activate()
-        if options.overflow == DROP_HEAD:
-            self._drop_head()
-        pass_time(self)

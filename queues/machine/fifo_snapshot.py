@@ -46,6 +46,7 @@ from queues.machine.snapshot_parts import (
     END,
     GENERATION,
     HELD,
+    KNOWN,
     LANE,
     LEAVING,
     LEVELS,
@@ -75,7 +76,7 @@ PIECE_RECORDS: Final = 32
 SMALL: Final = 1024  # runs and other rows of a machine that is written at once
 LONG: Final = Struct("<BI")
 RECORD: Final = Struct("<BIII")
-RUNS: Final = (REDELIVERED, OVERDUE, HELD, GENERATION, RETURNED, LEAVING, DELAYED)
+RUNS: Final = (REDELIVERED, OVERDUE, HELD, GENERATION, RETURNED, LEAVING, DELAYED, KNOWN)
 
 
 class Frozen:
@@ -157,6 +158,7 @@ def weight_of(machine: Fifo) -> int:
     notes, delays = machine.notes, machine.delays
     sets = [*machine.ready.lanes, machine.redelivered, machine.overdue]
     sets += [leaving.seqs for leaving in machine.leaving]
+    sets += [selection.known for selection in machine.ready.selections]
     sets += [
         machine.pending_dead_letters.seqs_of(reason)
         for reason in machine.pending_dead_letters.reasons()
@@ -198,6 +200,8 @@ def sources_of(machine: Fifo) -> list[Source]:
     for place, leaving in enumerate(machine.leaving):
         found.append(RunSource(LEAVING, place, 0, leaving.seqs))
         alive.append((leaving.seqs, ELSEWHERE))
+    for place, selection in enumerate(machine.ready.selections):
+        found.append(RunSource(KNOWN, place, 0, selection.known))
     for reason in machine.pending_dead_letters.reasons():
         found.append(RunSource(DYING, reason, 0, machine.pending_dead_letters.seqs_of(reason)))
     found.append(SparseSource(DYING_SIZES, machine.pending_dead_letters.sizes))
@@ -353,6 +357,8 @@ class Thawing:
             return machine.own_overdue()
         if part == LEAVING:
             return machine.leaving[place].seqs
+        if part == KNOWN:
+            return machine.ready.selections[place].known
         if part == DELAYED:
             return self._delayed().seqs
         consumer = self._consumers[place]
@@ -377,6 +383,8 @@ class Thawing:
         """What is known once all is there. BadSnapshot: its parts are of different machines."""
         machine = self._machine
         notes, delays = machine.notes, machine.delays
+        for selection in machine.ready.selections:
+            selection.rebuild(machine.ready.lanes)
         machine.checked_out = sum(consumer.held.count for consumer in self._consumers)
         for place, consumer in enumerate(self._consumers):
             if consumer.rows is not None and self._in_rows.get(place, 0) != consumer.held.count:

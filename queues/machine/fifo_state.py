@@ -38,6 +38,8 @@ from queues.machine.numbered_sessions import Streams
 from queues.machine.options import Options, decode_options
 from queues.machine.pending_dead_letters import DEATHS
 from queues.machine.published_numbers import Numbers
+from queues.machine.selection import Selection
+from queues.machine.selections import Selections
 from queues.runs.seqset import SeqSet
 
 VERSION: Final = 4
@@ -86,6 +88,17 @@ class LimitState(msgspec.Struct, frozen=True, array_like=True):
     waiting_count: int = 0
 
 
+class SelectionState(msgspec.Struct, frozen=True, array_like=True):
+    """A selector, its consumers, and what is known of its messages."""
+
+    number: int
+    selector: bytes
+    seen: int
+    known: Runs
+    attached: list[tuple[bytes, int]]  # key, the last message to see before its drain ends
+    idle: list[bytes]
+
+
 class FifoState(msgspec.Struct, frozen=True, array_like=True):
     version: int
     options: bytes
@@ -125,6 +138,8 @@ class FifoState(msgspec.Struct, frozen=True, array_like=True):
     look_ms: int = FAR  # for slow consumers
     ids: bytes = b""  # digests of the ids that are known, the oldest first
     last_values: bytes = b""  # messages with keys of last values
+    selections: list[SelectionState] = []  # the one used longest ago first
+    last_selection: int = 0  # the highest number that a selection had
 
 
 def machine_state(machine: Fifo) -> FifoState:
@@ -192,7 +207,26 @@ def _state_of(machine: Fifo, whole: bool) -> FifoState:
         machine.limiter.look_ms,
         b"" if machine.known_ids is None else machine.known_ids.encode(),
         b"" if machine.last_values is None else machine.last_values.encode(),
+        [] if roster.selections is None else _selection_states(roster.selections, whole),
+        0 if roster.selections is None else roster.selections.last_number,
     )
+
+
+def _selection_states(selections: Selections, whole: bool) -> list[SelectionState]:
+    found: list[SelectionState] = []
+    for each in selections.all:
+        group = selections.group(each)
+        found.append(
+            SelectionState(
+                each.number,
+                each.selector,
+                each.seen,
+                _runs(each.known, whole),
+                [(_key(key), consumer.drain_upto) for key, consumer in group.attached.items()],
+                [_key(key) for key in group.idle],
+            )
+        )
+    return found
 
 
 def _runs(seqs: SeqSet, whole: bool) -> Runs:
@@ -202,6 +236,8 @@ def _runs(seqs: SeqSet, whole: bool) -> Runs:
 def is_limited(state: FifoState) -> bool:
     """Whether the machine has more to it than the elements of versions 4 and 5 say."""
     if len(state.limits) > 0 or len(state.ids) > 0 or len(state.last_values) > 0:
+        return True
+    if state.last_selection > 0:
         return True
     return state.dispatch != (0, -1) or state.look_ms < FAR
 
@@ -260,6 +296,7 @@ def restore(machine: Fifo, state: FifoState) -> None:
     machine.redelivered = _set(state.redelivered) if state.redelivered else NONE
     machine.overdue = _set(state.overdue) if state.overdue else NONE
     _restore_consumers(machine, state, rows)
+    _restore_selections(machine, state)
     machine.last_seqs = Numbers((_to_session(session), seq) for session, seq in state.last_seqs)
     for reason, purged, session, runs in state.leaving:
         leaving = Leaving(_set(runs), reason)
@@ -340,6 +377,27 @@ def _restore_limiter(machine: Fifo, state: FifoState) -> None:
             consumer.barred = consumer.barred or consumer.attached
 
 
+def _restore_selections(machine: Fifo, state: FifoState) -> None:
+    """Lanes and consumers are there; of a head, `known` follows."""
+    if state.last_selection == 0:
+        return
+    selections = machine.roster.begin_selections(machine.ready)
+    selections.last_number = state.last_selection
+    consumers = machine.roster.consumers
+    for each in state.selections:
+        selection = Selection(each.number, each.selector, selections.levels)
+        selection.seen = each.seen
+        selection.known = _set(each.known)
+        selection.rebuild(machine.ready.lanes)
+        selections.put(selection)
+        for key, drain_upto in each.attached:
+            consumer = consumers[_to_key(key)]
+            consumer.drain_upto = drain_upto
+            selections.attach(consumer, selection)
+        for key in each.idle:
+            selections.rest(consumers[_to_key(key)])
+
+
 def _restore_delays(machine: Fifo, state: FifoState) -> None:
     delays = Delays(machine.notes)
     delays.seqs = _set(state.delayed)
@@ -369,6 +427,7 @@ def _check(state: FifoState, options: Options) -> None:
     if not 1 <= state.next_seq <= FAR or min(numbers) < 0 or max(numbers) > FAR:
         raise BadSnapshot("a number out of its bounds")
     _check_keys(state)
+    _check_selections(state)
     alive = [run for lane in state.lanes for run in lane]
     for consumer in state.consumers:
         alive += consumer.held
@@ -437,6 +496,26 @@ def _check_annotations(state: FifoState, everything: Runs) -> None:
             raise BadSnapshot(str(error)) from error
 
 
+def _check_selections(state: FifoState) -> None:
+    """BadSnapshot: what is known of selectors cannot be."""
+    numbers = [each.number for each in state.selections]
+    if len(set(numbers)) != len(numbers) or any(
+        not 0 < number <= state.last_selection for number in numbers
+    ):
+        raise BadSnapshot("selectors with wrong numbers")
+    if len({each.selector for each in state.selections}) != len(numbers):
+        raise BadSnapshot("a selector twice")
+    for each in state.selections:
+        attached = {key for key, _ in each.attached}
+        if not each.selector or not attached.issuperset(each.idle):
+            raise BadSnapshot("an idle consumer of another selector")
+        if not 0 <= each.seen < state.next_seq:
+            raise BadSnapshot("a selector that has seen messages which are still to come")
+        if any(not 0 <= upto < state.next_seq for _, upto in each.attached):
+            raise BadSnapshot("a drain that waits for messages which are still to come")
+        _merged(each.known, each.seen + 1)
+
+
 def _check_keys(state: FifoState) -> None:
     known = {each.key for each in state.consumers}
     keys = [*known, *(key for key in (state.exclusive, state.active) if key)]
@@ -450,6 +529,11 @@ def _check_keys(state: FifoState) -> None:
     if len(set(known_limits)) != len(known_limits) or not known.issuperset(known_limits):
         raise BadSnapshot("limits of a consumer twice, or of one that is not there")
     standing = [key for line in state.lines for key in line]
+    standing += [key for each in state.selections for key in each.idle]
+    attached = [key for each in state.selections for key, _ in each.attached]
+    if len(set(attached)) != len(attached) or len(set(standing)) != len(standing):
+        raise BadSnapshot("a consumer of two selectors, or in two lines")
+    standing += attached
     standing += [state.exclusive] if state.exclusive else []
     if len(known) != len(state.consumers) or not known.issuperset(standing):
         raise BadSnapshot("a consumer twice, or one that is not there")

@@ -137,7 +137,7 @@ def answer_numbers(answer: Effect | None) -> Answer:
         case Attached():
             return (ATTACHED, answer.key & NUMBER_MASK, 0, 0, 0)
         case AttachRefused():
-            return (ATTACH_REFUSED, answer.key & NUMBER_MASK, 0, 0, 0)
+            return (ATTACH_REFUSED, answer.key & NUMBER_MASK, answer.reason, 0, 0)
         case Detached():
             return (DETACHED, answer.key & NUMBER_MASK, 0, 0, 0)
         case Drained():
@@ -165,7 +165,7 @@ def answer_of(session: SessionId, numbers: Answer) -> Effect | None:
         case 2:
             return Attached(consumer_key(session, a & NUMBER_MASK))
         case 3:
-            return AttachRefused(consumer_key(session, a & NUMBER_MASK))
+            return AttachRefused(consumer_key(session, a & NUMBER_MASK), b)
         case 4:
             return Detached(consumer_key(session, a & NUMBER_MASK))
         case 5:

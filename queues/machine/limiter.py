@@ -15,7 +15,6 @@ from queues.machine.consumers import Consumer
 from queues.machine.effects import Delivers, Effect, SlowConsumer
 from queues.machine.expiry import FAR
 from queues.machine.notes import Notes
-from queues.machine.ready import Ready
 from queues.machine.roster import Roster
 
 COPY_LOOK: Final = 4096  # message_seqs that are looked at together for the next copy
@@ -107,7 +106,7 @@ class Limiter:
         copies_held: i64 = 0 if limits is None else limits.copies_held
         self._bar(consumer, consumer.held.count + copies_held)
         if consumer.barred:
-            self._roster.lines.leave(consumer)
+            self._roster.leave_line(consumer)
         else:
             self._roster.give(consumer, consumer.credit)
 
@@ -147,14 +146,12 @@ class Limiter:
 
     # Serving and settling
 
-    def allowed(self, consumer: Consumer, ready: Ready, want: i64, now_ms: i64) -> i64:
-        """How many ready messages to deliver to it now; they count as delivered. 0: none, and the
-        consumer, which has left its line, stays out of it."""
+    def allowed(self, consumer: Consumer, first: i64, count: i64, now_ms: i64) -> i64:
+        """How many of the ready messages first.. to deliver to it now; they count as delivered. 0:
+        none, and the consumer, which has left its line, stays out of it."""
         limits = consumer.limits
         assert limits is not None
         notes = self._notes
-        first = ready.first()
-        count = min(want, ready.head_run())
         count = limits.allows(notes, consumer.held.count, first, count, now_ms)
         if limits.window_bytes > 0:
             limits.held_bytes += notes.bytes_of(first, count)
@@ -182,9 +179,16 @@ class Limiter:
         limits = consumer.limits
         assert limits is not None
         ready = self._notes.ready
+        selection = consumer.selection
+        if selection is not None:
+            end = min(end, selection.seen + 1)
         limits.next_copy = max(limits.next_copy, ready.oldest())
         while limits.next_copy < end:
-            runs = ready.within(limits.next_copy, min(COPY_LOOK, end - limits.next_copy))
+            looked = min(COPY_LOOK, end - limits.next_copy)
+            if selection is None:
+                runs = ready.within(limits.next_copy, looked)
+            else:
+                runs = selection.within(limits.next_copy, looked)
             if len(runs) > 0:
                 first: i64 = runs[0][0]
                 count = limits.allows_copies(min(want, i64(runs[0][1])), now_ms)
@@ -198,7 +202,7 @@ class Limiter:
                     effects.append(Delivers(consumer.key, number, first, count, False, 0))
                 return
             limits.next_copy += COPY_LOOK
-        limits.next_copy = end
+        limits.next_copy = max(limits.next_copy, end)
         limits.at_end = True
         consumer.barred = True
 

@@ -8,6 +8,7 @@ from typing import final
 
 from mypy_extensions import i64
 
+from queues.machine.selection import Selection
 from queues.runs.seqset import SeqSet
 
 
@@ -20,9 +21,12 @@ class Ready:
         self.count: i64 = 0
         self._top: i64 = 0
         self._top_lane = self.lanes[0]  # that of `_top`: most queues have no other (0009)
+        self.selections: list[Selection] = []  # that hear what comes and goes
 
     def add(self, first: i64, count: i64, level: i64) -> None:
         self.count += count
+        for each in self.selections:
+            each.add(first, count, level)
         if level == self._top:
             self._top_lane.add(first, count)
             return
@@ -33,6 +37,9 @@ class Ready:
     def join(self, seqs: SeqSet) -> None:
         """Put all of a set into the lowest lane; the set is used up."""
         self.count += seqs.count
+        for each in self.selections:
+            for first, count in seqs.runs():
+                each.add(first, count, 0)
         self.lanes[0].join(seqs)
 
     def append_encoded(self, encoded: bytes, end: i64, level: i64) -> None:
@@ -52,6 +59,8 @@ class Ready:
 
     def drop_head(self, count: i64) -> None:
         """Take out the `count` messages from `first()` on, all of one run."""
+        for each in self.selections:
+            each.clear_below(self._top, self._top_lane.first() + count)
         self._top_lane.drop_head(count)
         self.count -= count
         if self._top > 0:
@@ -76,13 +85,17 @@ class Ready:
 
     def drop_lowest(self, count: i64) -> None:
         """Take out the first `count` messages of the lowest lane, all of one run."""
-        self.lowest_lane().drop_head(count)
+        lane = self.lowest_lane()
+        for each in self.selections:
+            each.remove(lane.first(), count)
+        lane.drop_head(count)
         self.count -= count
         self._settle_top()
 
     def take_lowest(self, limit: i64) -> SeqSet:
         """Take out the first messages of the lowest lane, `limit` of them at most."""
         taken = self.lowest_lane().take_head(limit)
+        self._gone(taken)
         self.count -= taken.count
         self._settle_top()
         return taken
@@ -103,8 +116,17 @@ class Ready:
                 gone.extend(lane.remove(first, count))
         for _, length in gone:
             self.count -= length
+        if len(gone) > 0:
+            for each in self.selections:
+                each.remove(first, count)
         self._settle_top()
         return gone
+
+    def _gone(self, taken: SeqSet) -> None:
+        """These messages were taken out."""
+        for each in self.selections:
+            for first, count in taken.runs():
+                each.remove(first, count)
 
     def split_below(self, seq: i64) -> list[SeqSet]:
         """Take out everything below `seq`, as one set per lane."""
@@ -113,6 +135,7 @@ class Ready:
             if lane.count > 0 and lane.first() < seq:
                 part = lane.split_below(seq)
                 self.count -= part.count
+                self._gone(part)
                 parts.append(part)
         self._settle_top()
         return parts
@@ -123,6 +146,8 @@ class Ready:
         self.lanes = [SeqSet() for _ in self.lanes]
         self.count = 0
         self._set_top(0)
+        for each in self.selections:
+            each.clear()
         return parts
 
     def within(self, first: i64, count: i64) -> list[tuple[int, int]]:

@@ -12,7 +12,15 @@ from mypy_extensions import i64
 
 from queues.machine.commands import ConsumerKey, SessionId, session_of
 from queues.machine.consumers import Consumer, Lines
-from queues.machine.effects import Activated, Effect
+from queues.machine.effects import (
+    IN_EXCLUSIVE_USE,
+    NOT_REFUSED,
+    TOO_MANY_SELECTORS,
+    Activated,
+    Effect,
+)
+from queues.machine.ready import Ready
+from queues.machine.selections import Selections
 from queues.runs.seqset import SeqSet
 
 CHECK_MS_MIN: Final = 20  # between looks at how long deliveries have been held
@@ -31,6 +39,7 @@ class Roster:
         self._last: Consumer | None = None  # among them, who was looked for last
         self._by_session: dict[SessionId, list[ConsumerKey]] = {}
         self.lines = Lines()
+        self.selections: Selections | None = None  # once a consumer has had a selector
         self.attached_count: i64 = 0
         self.exclusive_key: ConsumerKey | None = None
         self.active_key: ConsumerKey | None = None
@@ -79,23 +88,79 @@ class Roster:
         if exclusive:
             self.exclusive_key = consumer.key
 
+    def refusal_of(self, exclusive: bool, selector: bytes) -> i64:
+        """Why a consumer is not let in (`queues.machine.effects`), or NOT_REFUSED."""
+        if self.exclusive_key is not None:
+            return IN_EXCLUSIVE_USE
+        if exclusive and (self.attached_count > 0 or self.single_active):
+            return IN_EXCLUSIVE_USE
+        selections = self.selections
+        if len(selector) == 0 or selections is None or selections.has_room(selector):
+            return NOT_REFUSED
+        return TOO_MANY_SELECTORS
+
+    def select(self, consumer: Consumer, selector: bytes, seen: i64, ready: Ready) -> None:
+        """The consumer is let in, and gets what the selector matches. `seen`: no message up to this
+        one is in the queue."""
+        self.begin_selections(ready).join(consumer, selector, seen)
+
+    def begin_selections(self, ready: Ready) -> Selections:
+        """Those of the queue, which `ready` reports to from now on."""
+        selections = self.selections
+        if selections is None:
+            selections = Selections(ready.selections, len(ready.lanes))
+            self.selections = selections
+        return selections
+
     def detach(self, consumer: Consumer) -> None:
         """It gets nothing more; what it holds stays its own."""
         consumer.attached = False
         consumer.credit = 0
-        self.lines.leave(consumer)
+        self.leave_line(consumer)
+        if self.selections is not None and consumer.selection is not None:
+            self.selections.leave(consumer)
         if self.exclusive_key == consumer.key:
             self.exclusive_key = None
         self.attached_count -= 1
 
     def give(self, consumer: Consumer, credit: i64) -> None:
         consumer.credit = credit if credit > 0 else 0
-        if consumer.barred:
+        if consumer.barred or consumer.is_idle:
             return
         if consumer.credit > 0 and not consumer.in_turn and consumer.attached:
             if self.single_active and (self.gives_way or self.active_key != consumer.key):
                 return
             self.lines.join(consumer)
+
+    def leave_line(self, consumer: Consumer) -> None:
+        """It is not to be served."""
+        self.lines.leave(consumer)
+        if consumer.is_idle and self.selections is not None:
+            self.selections.end_rest(consumer)
+
+    def rest(self, consumer: Consumer) -> None:
+        """It has left its line, for nothing that is ready matches its selector."""
+        consumer.in_turn = False
+        assert self.selections is not None
+        self.selections.rest(consumer)
+
+    def wake(self) -> bool:
+        """Have consumers with selectors stand in line for whom messages have come; whether there
+        are any."""
+        return self.selections is not None and self.selections.wake(self.lines)
+
+    def is_able(self) -> bool:
+        """Whether a consumer waits for messages."""
+        if not self.lines.is_empty():
+            return True
+        return self.selections is not None and self.selections.is_able()
+
+    def servable(self, ready_count: i64) -> i64:
+        """How many of the ready messages consumers may get."""
+        selections = self.selections
+        if selections is None or selections.consumer_count() < self.attached_count:
+            return ready_count
+        return min(selections.servable(), ready_count)
 
     def held_changes(self) -> None:
         """A consumer gets messages, or settles some."""
@@ -169,12 +234,12 @@ class Roster:
             current = self.consumers.get(self.active_key)
         if current is not None and current is not best and self._waits_to_empty(current):
             self.gives_way = True
-            self.lines.leave(current)
+            self.leave_line(current)
             return
         self.gives_way = False
         if current is None or current is not best:
             if current is not None and current.attached:
-                self.lines.leave(current)
+                self.leave_line(current)
                 effects.append(Activated(current.key, False))
             self.active_key = None
             if best is not None:

@@ -47,6 +47,7 @@ DYING: Final = 14  # runs; place: reason
 DYING_SIZES: Final = 15  # message_seq, size
 DELAYED: Final = 16  # runs
 DELAYS: Final = 17  # due, first, count
+KNOWN: Final = 18  # runs; place: of the selection
 
 
 class Source(Protocol):

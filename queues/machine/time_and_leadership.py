@@ -1,4 +1,5 @@
-"""What changes a queue besides its clients: time, and processes and leaders that come and go.
+"""What changes a queue besides its clients: time, options, evaluated selectors, and processes and
+leaders that come and go.
 
 The part of `queues.machine.fifo.Fifo` for commands that only replicated queues get (numbered
 commands of sessions, a leader that begins, processes that cannot be reached or have ended, dead
@@ -18,6 +19,7 @@ from queues.machine.commands import (
     TERM_BITS,
     TERM_SHIFT,
     Command,
+    Configure,
     ConsumerKey,
     DropLost,
     EndProcess,
@@ -26,6 +28,7 @@ from queues.machine.commands import (
     Numbered,
     ReleaseDeadLetters,
     Retire,
+    Selected,
     SessionId,
     Suspend,
     Unsuspend,
@@ -44,6 +47,7 @@ from queues.machine.effects import (
     AttachRefused,
     Delivers,
     Detached,
+    Drained,
     Effect,
     Enqueued,
     Got,
@@ -54,12 +58,15 @@ from queues.machine.effects import (
     Refused,
     ResendFrom,
     SessionOver,
+    SizesWanted,
     TimedOut,
     Unwanted,
 )
-from queues.machine.expiry import FAR
+from queues.machine.expiry import FAR, Arrivals
 from queues.machine.leaving import Leaving, begin_leave
 from queues.machine.numbered_sessions import KNOWN, TAKEN, Resume, Resumed
+from queues.machine.options import DROP_HEAD
+from queues.runs.columns import Sparse
 from queues.runs.seqset import SeqSet
 
 if TYPE_CHECKING:
@@ -452,3 +459,81 @@ def _expire_queue(machine: "Fifo") -> None:
         machine.use()  # in case that it is not deleted
     else:
         machine.due_by(due_ms)
+
+
+# Options
+
+
+def configure(machine: "Fifo", command: Configure) -> None:
+    """Other limits hold at once; levels and counting are fixed for the life of a queue."""
+    old = machine.options
+    options = command.options
+    assert options.levels == old.levels
+    assert options.counts_deliveries == old.counts_deliveries
+    assert options.single_active == old.single_active
+    machine.set_options(options)
+    if options.counts_bytes and not old.counts_bytes:
+        machine.notes.begin_sizes(machine.queue_within(1, machine.next_seq - 1), command.sizes)
+        if machine.delays is not None:
+            machine.notes.count_beside(machine.delays.seqs)
+    if options.ttl_ms >= 0 and old.ttl_ms < 0:
+        machine.arrivals = Arrivals()
+        if machine.length() > 0 or len(machine.leaving) > 0:  # What came before counts from now on.
+            machine.arrivals.note(1, machine.now_ms, options.ttl_ms)
+    elif options.ttl_ms >= 0:
+        machine.arrivals.change(machine.now_ms, old.ttl_ms, options.ttl_ms)
+    if options.expires_ms != old.expires_ms:
+        machine.use()
+    if not machine.counts and machine.attempts.count > 0:
+        machine.attempts = Sparse()
+    machine.timeouts.look_sooner = True
+    if machine.limiter.configured(machine.now_ms):
+        machine.tell(SizesWanted())
+    if options.single_active:
+        machine.activate()
+    if options.overflow == DROP_HEAD:
+        machine.drop_head()
+    pass_time(machine)
+
+
+# Selectors
+
+
+def apply_selected(machine: "Fifo", command: Selected) -> None:
+    """Messages were evaluated: those that match may be served by the selection."""
+    selections = machine.roster.selections
+    selection = None if selections is None else selections.numbered(command.number)
+    if selections is None or selection is None or selection.seen != command.after:
+        return
+    for first, count in command.matching.runs():
+        for run_first, run_count in machine.queue_within(first, count):
+            selection.known.add(run_first, run_count)
+        for level, lane in enumerate(machine.ready.lanes):
+            if lane.count > 0:
+                for run_first, run_count in lane.within(first, count):
+                    selection.add(run_first, run_count, level)
+    selection.seen = command.upto
+    if machine.options.copies:
+        machine.limiter.new_messages()
+    for consumer in selections.group(selection).attached.values():
+        if 0 < consumer.drain_upto <= selection.seen:
+            drain(machine, consumer)
+
+
+def wants_drain(machine: "Fifo", consumer: Consumer) -> None:
+    """The client wants what matches, and then its credit back: at once, unless the selector has
+    not seen all messages."""
+    selection = consumer.selection
+    if selection is not None and selection.seen < machine.next_seq - 1:
+        consumer.drain_upto = machine.next_seq - 1
+    else:
+        drain(machine, consumer)
+
+
+def drain(machine: "Fifo", consumer: Consumer) -> None:
+    """The consumer gets what there is, and no more for the credit that it has."""
+    machine.serve()
+    consumer.drain_upto = 0
+    consumer.delivery_count += max(consumer.credit, 0)
+    consumer.credit = 0
+    machine.tell(Drained(consumer.key, consumer.delivery_count))

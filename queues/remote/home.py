@@ -359,8 +359,8 @@ class SessionStub:
         self._stubs.tell_count(self)
         self._tell(ATTACHED, number)
 
-    def on_attach_refused(self, uid: int, number: int) -> None:
-        self._tell(ATTACH_REFUSED, number)
+    def on_attach_refused(self, uid: int, number: int, reason: int) -> None:
+        self._tell(ATTACH_REFUSED, number, reason)
 
     def on_detached(self, uid: int, number: int, goes: bool) -> None:
         self._tell(DETACHED, number, int(goes))

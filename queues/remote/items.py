@@ -74,7 +74,7 @@ NUMBERS: Final = {
     DELIVERS: 6,
     GOT: 4,
     ATTACHED: 1,
-    ATTACH_REFUSED: 1,
+    ATTACH_REFUSED: 2,
     DETACHED: 2,
     ACTIVATED: 2,
     TIMED_OUT: 2,

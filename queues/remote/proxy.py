@@ -304,7 +304,7 @@ def answer(sink: SessionSink, uid: int, item: Item) -> None:
     elif kind == ATTACHED:
         sink.on_attached(uid, numbers[0])
     elif kind == ATTACH_REFUSED:
-        sink.on_attach_refused(uid, numbers[0])
+        sink.on_attach_refused(uid, numbers[0], numbers[1])
     elif kind == DETACHED:
         sink.on_detached(uid, numbers[0], numbers[1] != 0)
     elif kind == ACTIVATED:

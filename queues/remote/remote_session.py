@@ -643,10 +643,10 @@ class RemoteSession:
             self._sink.on_attached(uid, number)
         self._pump()
 
-    def on_attach_refused(self, uid: int, number: int) -> None:
+    def on_attach_refused(self, uid: int, number: int, reason: int) -> None:
         self._takers.pop(number, None)
         if self._answered():
-            self._sink.on_attach_refused(uid, number)
+            self._sink.on_attach_refused(uid, number, reason)
         self._pump()
 
     def on_detached(self, uid: int, number: int, goes: bool) -> None:

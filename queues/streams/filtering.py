@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from queues.message import FORMAT_10, Chunk
-from queues.streams.selecting import Selector
+from queues.selectors.message_fields import Selector
 from warren.storage.streams.chunk_format import may_contain
 from warren.wire.amqp091.fields import decode_table
 from warren.wire.amqp091.rewrite import raw_headers

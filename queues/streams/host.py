@@ -34,6 +34,7 @@ from queues.machine.commands import (
     Settle,
     session_of,
 )
+from queues.machine.effects import IN_EXCLUSIVE_USE
 from queues.message import Chunk
 from queues.queue_host import CancelSink, SessionSink, View
 from queues.remote.quorum_proxy import QuorumProxy
@@ -295,7 +296,7 @@ class StreamHost:
         member = self._find_member(self.uid)
         number = int(command.key) & NUMBER_MASK
         if member is None:
-            self._answers.append(lambda: sink.on_attach_refused(self.uid, number))
+            self._answers.append(lambda: sink.on_attach_refused(self.uid, number, IN_EXCLUSIVE_USE))
             return
         self._consumers[command.key] = StreamConsumer(sink, command, start, member)
         self._by_session.setdefault(sink.session, []).append(self._consumers[command.key])

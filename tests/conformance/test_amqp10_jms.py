@@ -51,6 +51,12 @@ def test_jms_application_browses_commits_and_rolls_back(
         "browsed=50,m101,committed",
         "subscribed=kept,both,both",
         "unsubscribed=none",
+        "urgent=s0,s6",
+        "between=s1,s11",
+        "correlated=s4,s5",
+        "none=",
+        # Quorum queues have two priorities.
+        "rest=s3,s9,s2,s7,s8,s10" if arguments else "rest=s2,s3,s7,s8,s9,s10",
     ]
     assert len(drain(channel, name)) == 50
     channel.queue_delete(other)

@@ -27,7 +27,7 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from queues.streams.sql import parse_sql
+from queues.selectors.sql import parse_sql
 from tests.spark.test_spark import Query, declare, load, run_with
 from warren.client import Message
 from warren.spark.filters import Pushed, push

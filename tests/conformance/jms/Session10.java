@@ -39,6 +39,7 @@ public final class Session10 {
             steps.moveInOneTransaction();
             steps.closeWithoutCommit();
             steps.subscribe("/exchanges/amq.topic/" + arguments[2]);
+            steps.select();
         }
     }
 
@@ -140,6 +141,38 @@ public final class Session10 {
             durable.close();
             session.unsubscribe("orders");
         }
+    }
+
+    private void select() throws JMSException {
+        try (Session session = connection.createSession(false, Session.AUTO_ACKNOWLEDGE)) {
+            Queue queue = session.createQueue(address + "-other");
+            MessageProducer producer = session.createProducer(queue);
+            for (int number = 0; number < 12; number++) {
+                Message message = session.createTextMessage("s" + number);
+                message.setStringProperty("color", number % 2 == 0 ? "red" : "blue");
+                message.setIntProperty("number", number);
+                message.setJMSCorrelationID("c" + number);
+                message.setJMSType("order");
+                producer.setPriority(number % 3 == 0 ? 8 : 2);
+                producer.send(message);
+            }
+            print("urgent", selected(session, queue, "JMSPriority > 4 AND color = 'red' AND JMSType = 'order'"));
+            print("between", selected(session, queue, "number NOT BETWEEN 2 AND 10 AND JMSDeliveryMode = 'PERSISTENT'"));
+            print("correlated", selected(session, queue, "JMSCorrelationID IN ('c4', 'c5') AND missing IS NULL"));
+            print("none", selected(session, queue, "color = 'green'"));
+            print("rest", selected(session, queue, null));
+        }
+    }
+
+    /** All messages that match, until an answered drain says that there are no more. */
+    private static String selected(Session session, Queue queue, String selector) throws JMSException {
+        List<String> found = new ArrayList<>();
+        try (MessageConsumer consumer = session.createConsumer(queue, selector)) {
+            for (Message next = consumer.receive(SHORT_MS); next != null; next = consumer.receiveNoWait()) {
+                found.add(text(next));
+            }
+        }
+        return String.join(",", found);
     }
 
     private void closeWithoutCommit() throws JMSException {

@@ -228,7 +228,7 @@ class Client:
     def on_attached(self, uid: int, number: int) -> None:
         assert self._ended or number in range(1, self._numbers + 1)
 
-    def on_attach_refused(self, uid: int, number: int) -> None:
+    def on_attach_refused(self, uid: int, number: int, reason: int) -> None:
         raise AssertionError("no client asked for exclusive use")
 
     def on_detached(self, uid: int, number: int, goes: bool) -> None:

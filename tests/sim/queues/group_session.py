@@ -291,7 +291,7 @@ class Face:
     def on_attached(self, uid: int, number: int) -> None:
         return
 
-    def on_attach_refused(self, uid: int, number: int) -> None:
+    def on_attach_refused(self, uid: int, number: int, reason: int) -> None:
         raise AssertionError("no other client consumes alone")
 
     def on_detached(self, uid: int, number: int, goes: bool) -> None:

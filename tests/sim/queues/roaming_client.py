@@ -252,7 +252,7 @@ class Client:
     def on_attached(self, uid: int, number: int) -> None:
         self._answer("attached")
 
-    def on_attach_refused(self, uid: int, number: int) -> None:
+    def on_attach_refused(self, uid: int, number: int, reason: int) -> None:
         raise AssertionError("no client is exclusive here")
 
     def on_detached(self, uid: int, number: int, goes: bool) -> None:

@@ -58,7 +58,7 @@ class FakeSink:
     def on_attached(self, uid: int, number: int) -> None:
         self.told.append(("attached", uid, number))
 
-    def on_attach_refused(self, uid: int, number: int) -> None:
+    def on_attach_refused(self, uid: int, number: int, reason: int) -> None:
         self.told.append(("attach refused", uid, number))
 
     def on_detached(self, uid: int, number: int, goes: bool) -> None:

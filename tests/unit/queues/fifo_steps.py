@@ -5,7 +5,9 @@ at within the moment by which the machine may expire late.
 """
 
 import struct
+from collections.abc import Mapping
 from random import Random
+from typing import Protocol
 
 from hypothesis import strategies as st
 
@@ -32,7 +34,6 @@ from queues.machine.commands import (
 )
 from queues.machine.options import Options
 from queues.machine.traits import Traits
-from tests.unit.queues.naive_fifo import NaiveFifo
 from tests.unit.queues.runs import runs_of
 
 SESSIONS = [SessionId(7 << 64 | counter) for counter in (1, 2, 3)]
@@ -186,11 +187,37 @@ def traits_of(priorities: list[int], ttls: list[int], sizes: list[int] | None) -
     )
 
 
-class Script:
-    """Makes commands of steps: ones that sessions could send in the state that there is."""
+class Holder(Protocol):
+    """A consumer, as far as commands depend on it."""
 
-    def __init__(self, naive: NaiveFifo, with_traits: bool = True) -> None:
+    @property
+    def held(self) -> list[int]: ...
+
+
+class Model(Protocol):
+    """The state of a queue, as far as commands depend on it."""
+
+    @property
+    def options(self) -> Options: ...
+
+    @property
+    def next_seq(self) -> int: ...
+
+    @property
+    def consumers(self) -> Mapping[int, Holder]: ...
+
+
+class Script:
+    """Makes commands of steps: ones that sessions could send in the state that there is.
+
+    `selectors` are those that consumers have, some of them; empty: it has none.
+    """
+
+    def __init__(
+        self, naive: Model, with_traits: bool = True, selectors: tuple[bytes, ...] = ()
+    ) -> None:
         self._naive = naive
+        self._selectors = selectors
         self._with_traits = with_traits
         self._options = naive.options  # after all commands so far
         self._keys: list[ConsumerKey] = [consumer_key(session, 0) for session in SESSIONS]
@@ -265,10 +292,13 @@ class Script:
         self._next_number += 1
         self._keys.append(key)
         timeout = (-1, -1, 0, 20_000, 90_000)[(a + b + c) % 5] if self._with_traits else -1
-        if not self._with_traits or who < 4:
-            return Attach(key, a % 4, c % 3 != 0, c == 1, b % 3 - 1, timeout)
-        limits = (QUEUE_LIMIT, *WINDOWS)[(a + c) % 5], (QUEUE_LIMIT, *RATES)[b % 4]
-        return Attach(key, a % 4, c % 3 != 0, c == 1, b % 3 - 1, timeout, *limits)
+        selector = self._selectors[(a + b) % len(self._selectors)] if self._selectors else b""
+        limits = QUEUE_LIMIT, QUEUE_LIMIT
+        if self._with_traits and who >= 4:
+            limits = (QUEUE_LIMIT, *WINDOWS)[(a + c) % 5], (QUEUE_LIMIT, *RATES)[b % 4]
+        return Attach(
+            key, a % 4, c % 3 != 0, c == 1, b % 3 - 1, timeout, *limits, selector=selector
+        )
 
     def _settle(self, key: ConsumerKey, a: int, b: int, c: int) -> Settle:
         """Of what it holds, from some place on; at times also what it does not hold."""

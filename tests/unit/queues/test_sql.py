@@ -2,7 +2,7 @@
 
 import pytest
 
-from queues.streams.sql import DEPTH_MAX, TEXT_MAX, BadExpression, parse_sql
+from queues.selectors.sql import CLOCK, DEPTH_MAX, TEXT_MAX, BadExpression, parse_sql
 
 FIELDS: dict[tuple[str, str], object] = {
     ("application_properties", "n"): 7,
@@ -16,8 +16,33 @@ FIELDS: dict[tuple[str, str], object] = {
 }
 
 
+def field(section: str, name: str) -> object:
+    return 2000 if section == CLOCK else FIELDS.get((section, name))
+
+
 def evaluate(text: str) -> object:
-    return parse_sql(text)(lambda section, name: FIELDS.get((section, name)))
+    return parse_sql(text)(field)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("JMSPriority = 4 AND JMSType = 'order.new'", True),
+        ("JMSDeliveryMode = 'NON_PERSISTENT'", True),
+        ("JMSMessageID = 'ID:AMQP_BINARY:01'", True),
+        ("JMSCorrelationID IS NULL AND JMSXGroupSeq IS NULL", True),
+        ("JMSTimestamp + 1 > 0", None),
+    ],
+)
+def test_selectors_of_jms_have_its_names(text: str, value: object) -> None:
+    assert parse_sql(text, jms=True)(field) is value
+
+
+def test_a_name_of_jms_that_is_none_is_refused() -> None:
+    with pytest.raises(BadExpression, match="position 4: 'JMSReplyTo' cannot be selected by"):
+        parse_sql("NOT JMSReplyTo = 'q'", jms=True)
+    with pytest.raises(BadExpression, match=r"position 0: no function 'NOW'; there is UTC\(\)"):
+        parse_sql("NOW() > 1")
 
 
 @pytest.mark.parametrize(
@@ -44,7 +69,7 @@ def evaluate(text: str) -> object:
         ("region LIKE 'eu'", False),
         ("region LIKE 'eu-west%st'", False),
         ("n LIKE '7'", None),
-        ("\"odd name\" LIKE '50!%' ESCAPE '!'", True),
+        ("[odd name] LIKE '50!%' ESCAPE '!'", True),
         ("region LIKE 'eu!%' ESCAPE '!'", False),
         ("properties.subject = 'order.new'", True),
         ("p.subject LIKE 'order.%'", True),
@@ -64,6 +89,19 @@ def evaluate(text: str) -> object:
         ("region = 'it''s'", False),
         ("NULL IS NULL", True),
         ("1e3 = 1000 AND .5 = 0.5", True),
+        ("n BETWEEN 7 AND 8", True),
+        ("n NOT BETWEEN 7 AND 8", False),
+        ("n BETWEEN 8 AND missing", False),
+        ("n BETWEEN 7 AND missing", None),
+        ('region = "eu-west" AND region <> "it""s"', True),
+        ("properties.message_id = 0x01 AND p.message-id = 0x01", True),
+        ("0xABcd = 0xabCD", True),
+        ("[odd name] = '50%' AND a.[odd name] = '50%'", True),
+        ("application-properties.n-1 = 6", True),
+        ("n-1 = 6", True),
+        ("h.priority-1 = 3", True),
+        ("UTC() > 1000 AND utc() < 3000", True),
+        ("JMSPriority = 4", None),
     ],
 )
 def test_an_expression_is_true_false_or_unknown(text: str, value: object) -> None:
@@ -79,7 +117,7 @@ def test_an_expression_is_true_false_or_unknown(text: str, value: object) -> Non
         ("n ; 8", "position 2: ';' begins nothing"),
         ("n = 'open", 'position 4: "\'" begins nothing'),
         ("(n = 7", "position 6: found the end, expected '\\)'"),
-        ("n NOT 7", "position 6: found '7', expected IN or LIKE"),
+        ("n NOT 7", "position 6: found '7', expected IN, LIKE or BETWEEN"),
         ("n LIKE 7", "position 7: found '7', expected a pattern"),
         ("n LIKE 'a!b' ESCAPE '!'", "expected %, _ or '!'"),
         ("q.n = 1", "position 0: unknown section 'q'"),

@@ -1,24 +1,27 @@
-"""SQL filter expressions over the fields of a message, with three-valued logic. No I/O.
+"""SQL filter expressions over the fields of a message, with three-valued logic. Compiled.
 
     wants = parse_sql("properties.subject LIKE 'order.%' AND priority > 3")
     wants(field) is True        # `field(section, name)` gives a value, or None: absent
 
 Grammar: OR, AND, NOT, comparisons (= <> != < <= > >=), [NOT] IN (...), [NOT] LIKE '...' [ESCAPE
-'c'], IS [NOT] NULL, + - * / %, parentheses, strings, numbers, TRUE, FALSE. A name is `header.NAME`
-(`h.`), `properties.NAME` (`p.`), `application_properties.NAME` (`a.`), or NAME alone for an
-application property; "NAME" in double quotes may have any character. NULL stands for an absent
-field, for what cannot be computed and for operands whose types do not fit; a message matches only
-if the expression is true.
+'c'], [NOT] BETWEEN a AND b, IS [NOT] NULL, + - * / %, UTC(), parentheses, strings in single or
+double quotes, binaries such as 0xFF, numbers, TRUE, FALSE. A name is `header.NAME` (`h.`),
+`properties.NAME` (`p.`), `application_properties.NAME` (`a.`), or NAME alone for an application
+property; [NAME] may have any character, with ]] for ]. In selectors of JMS, names such as
+JMSPriority stand for fields of the message. NULL stands for an absent field, for what cannot be
+computed and for operands whose types do not fit; a message matches only if the expression is true.
 """
 
 import re
 from collections.abc import Callable
 from typing import Final
+from uuid import UUID
 
 TEXT_MAX: Final = 4096  # characters of an expression
 TOKENS_MAX: Final = 1024
 DEPTH_MAX: Final = 64
 APPLICATION: Final = "application_properties"
+CLOCK: Final = "utc"  # the section of the time in ms since 1970
 SECTIONS: Final = {
     "h": "header",
     "header": "header",
@@ -26,6 +29,7 @@ SECTIONS: Final = {
     "properties": "properties",
     "a": APPLICATION,
     APPLICATION: APPLICATION,
+    "application-properties": APPLICATION,
 }
 FIELDS: Final = {
     "header": frozenset(("durable", "priority", "ttl", "first_acquirer", "delivery_count")),
@@ -39,16 +43,17 @@ FIELDS: Final = {
 }
 TOKEN: Final = re.compile(
     r"""\s*(?:
-    (?P<number>\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|\.\d+)
-    |(?P<string>'(?:[^']|'')*')
-    |(?P<quoted>"(?:[^"]|"")*")
-    |(?P<word>[A-Za-z_$][\w$-]*)
+    (?P<binary>0[xX](?:[0-9A-Fa-f]{2})+(?!\w))
+    |(?P<number>\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|\.\d+)
+    |(?P<string>'(?:[^']|'')*'|"(?:[^"]|"")*")
+    |(?P<quoted>\[(?:[^\]]|\]\])*\])
+    |(?P<word>[A-Za-z_$][\w$]*)
     |(?P<sign><>|!=|<=|>=|[=<>+\-*/%(),.])
     )""",
     re.VERBOSE | re.ASCII,
 )
 KEYWORDS: Final = frozenset(
-    ("AND", "OR", "NOT", "IN", "LIKE", "ESCAPE", "IS", "NULL", "TRUE", "FALSE")
+    ("AND", "OR", "NOT", "IN", "LIKE", "ESCAPE", "BETWEEN", "IS", "NULL", "TRUE", "FALSE")
 )
 COMPARISONS: Final = ("=", "<>", "!=", "<", "<=", ">", ">=")
 
@@ -60,11 +65,11 @@ class BadExpression(Exception):
     """An expression that is wrong at a place, which the text names."""
 
 
-def parse_sql(text: str) -> Expression:
-    """Parse a filter expression; BadExpression names position and reason."""
+def parse_sql(text: str, jms: bool = False) -> Expression:
+    """Parse a filter expression, or a selector of JMS; BadExpression names position and reason."""
     if len(text) > TEXT_MAX:
         raise BadExpression(f"{len(text)} characters; at most {TEXT_MAX} are allowed")
-    parser = _Parser(_tokens(text))
+    parser = _Parser(_tokens(text), jms)
     found = parser.disjunction()
     if parser.kind != "end":
         raise parser.wrong("an operator or the end")
@@ -95,8 +100,9 @@ def _tokens(text: str) -> list[tuple[str, str, int]]:
 class _Parser:
     """Recursive descent; each method parses one level of precedence."""
 
-    def __init__(self, tokens: list[tuple[str, str, int]]) -> None:
+    def __init__(self, tokens: list[tuple[str, str, int]], jms: bool) -> None:
         self._tokens = tokens
+        self._jms = jms
         self._at = 0
         self._depth = 0
 
@@ -163,8 +169,12 @@ class _Parser:
             found = self._in(left)
         elif self._take("keyword", "LIKE"):
             found = self._like(left)
+        elif self._take("keyword", "BETWEEN"):
+            low = self._sum()
+            self._need("keyword", "AND")
+            found = _all_of([_compared(left, ">=", low), _compared(left, "<=", self._sum())])
         elif is_not:
-            raise self.wrong("IN or LIKE")
+            raise self.wrong("IN, LIKE or BETWEEN")
         else:
             return left
         return _not(found) if is_not else found
@@ -197,7 +207,7 @@ class _Parser:
         text = self._take("string")
         if text is None:
             raise self.wrong(expected)
-        return text[1:-1].replace("''", "'")
+        return text[1:-1].replace(2 * text[0], text[0])
 
     def _sum(self) -> Expression:
         found = self._product()
@@ -234,6 +244,8 @@ class _Parser:
         value: object
         if self.kind == "string":
             value = self._string("a string")
+        elif self.kind == "binary":
+            value = bytes.fromhex((self._take("binary") or "")[2:])
         elif self.kind == "number":
             text = self._take("number") or ""
             value = int(text) if text.isdigit() else float(text)
@@ -248,25 +260,87 @@ class _Parser:
         position = self._tokens[self._at][2]
         is_word = self.kind == "word"
         name, section = self._part(), APPLICATION
+        if is_word and self._take("sign", "("):
+            if name.upper() != "UTC":
+                raise BadExpression(f"position {position}: no function {name!r}; there is UTC()")
+            self._need("sign", ")")
+            return lambda field: field(CLOCK, "")
+        if name.lower() == "application" and self._is_next("-", "properties"):
+            self._at += 2
+            name = APPLICATION
         if is_word and self._take("sign", "."):
             known = SECTIONS.get(name.lower())
             if known is None:
                 raise BadExpression(f"position {position}: unknown section {name!r}")
             section, name = known, self._part()
             if section != APPLICATION:
-                name = name.replace("-", "_")
+                name = self._field_name(section, name)
                 if name not in FIELDS[section]:
                     raise BadExpression(f"position {position}: no field {name!r} in {section}")
+        elif is_word and self._jms and name.startswith("JMS"):
+            found = JMS_NAMES.get(name)
+            if found is None:
+                raise BadExpression(f"position {position}: {name!r} cannot be selected by")
+            return found
         return lambda field: field(section, name)
+
+    def _is_next(self, *texts: str) -> bool:
+        """Whether these signs and words come next."""
+        following = self._tokens[self._at : self._at + len(texts)]
+        return [text for _, text, _ in following] == list(texts)
+
+    def _field_name(self, section: str, name: str) -> str:
+        """A name with hyphens, such as message-id, is that of a field if there is one."""
+        name = name.replace("-", "_")
+        while self._is_next("-") and self._tokens[self._at + 1][0] == "word":
+            longer = f"{name}_{self._tokens[self._at + 1][1]}"
+            if not any(known.startswith(longer) for known in FIELDS[section]):
+                break
+            name = longer
+            self._at += 2
+        return name
 
     def _part(self) -> str:
         quoted = self._take("quoted")
         if quoted is not None:
-            return quoted[1:-1].replace('""', '"')
+            return quoted[1:-1].replace("]]", "]")
         word = self._take("word")
         if word is None:
             raise self.wrong("a name")
         return word
+
+
+def _delivery_mode(field: Field) -> object:
+    return "PERSISTENT" if field("header", "durable") is True else "NON_PERSISTENT"
+
+
+def _message_id(field: Field) -> object:
+    """The id as Qpid JMS shows it."""
+    value = field("properties", "message_id")
+    if isinstance(value, str):
+        return value if value.startswith("ID:") else f"ID:AMQP_NO_PREFIX:{value}"
+    if isinstance(value, UUID):
+        return f"ID:AMQP_UUID:{value}"
+    if isinstance(value, bytes):
+        return f"ID:AMQP_BINARY:{value.hex().upper()}"
+    return None if value is None else f"ID:AMQP_ULONG:{value}"
+
+
+def _named(section: str, name: str) -> Expression:
+    return lambda field: field(section, name)
+
+
+JMS_NAMES: Final[dict[str, Expression]] = {
+    "JMSDeliveryMode": _delivery_mode,
+    "JMSPriority": _named("header", "priority"),
+    "JMSMessageID": _message_id,
+    "JMSTimestamp": _named("properties", "creation_time"),
+    "JMSCorrelationID": _named("properties", "correlation_id"),
+    "JMSType": _named("properties", "subject"),
+    "JMSXGroupID": _named("properties", "group_id"),
+    "JMSXGroupSeq": _named("properties", "group_sequence"),
+    "JMSXUserID": _named("properties", "user_id"),
+}
 
 
 def _any_of(parts: list[Expression]) -> Expression:
