@@ -41,6 +41,7 @@ from node.descriptors import Descriptors, files_max
 from node.events.events import Events
 from node.events.internal_publisher import InternalPublisher
 from node.events.observers import Observers
+from node.leases.answering import Answering
 from node.leases.leases import Leases
 from node.oversized import OversizedHeaders
 from node.process_identity import ProcessIdentity
@@ -258,7 +259,7 @@ class Broker:
         self.peer_statuses = wired.peer_statuses
         self.operating = wired.operating
         self.leases = Leases(self, self.config.leases)
-        self.leases.serve(wired.operating.status)
+        self.lease_answers = Answering(self, self.leases)
         self.events_elsewhere = wired.events
 
     def _begin_flow(self) -> None:

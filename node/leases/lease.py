@@ -10,7 +10,7 @@ does not answer within PATIENCE_S fails; messages that come later belong to the 
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from node.leases.batches import Batch, Batches, HeldRun, Room
@@ -25,6 +25,7 @@ from queues.machine.commands import (
     consumer_key,
 )
 from queues.queue_host import QueueHost, View
+from queues.runs.seqset import SeqSet
 from queues.sessions.credit import CreditActor, CreditSpec
 
 SAMPLE: Final = 256  # messages whose mean size stands for the rest of a slice
@@ -79,6 +80,7 @@ class Lease:
         self.batches = Batches(limits)
         self.readers: set[Reader] = set()
         self.over = ""  # why the lease has ended
+        self.told_ms = 0  # monotonic: when other nodes heard of it last
         self._session = session
         self._key = consumer_key(session, NUMBER)
         self._credit = CreditActor(f"lease {name}", CREDIT)
@@ -141,6 +143,37 @@ class Lease:
             if batch.count > 0:
                 self.batches.add(batch)
             return batch
+
+    async def restore(self, batches: Sequence[Batch], newest: int) -> bool:
+        """Hold these batches of an earlier session, whose messages are ready again; those without
+        any message left were settled. False: another consumer has some of them. Then this is a new
+        lease, and what it got is in the next batch. LeaseFault: the queue does not answer."""
+        async with self._lock:
+            wanted = sum(each.count for each in batches)
+            while wanted > 0:
+                asked = min(wanted, SLICE)
+                before = self.count
+                await self._ask(asked)
+                wanted -= asked
+                if self.count - before < asked:
+                    break
+            arrived = SeqSet()
+            for run in self._arrived:
+                arrived.add(run.first, run.count)
+            there = [
+                sum(count for run in each.runs for _, count in arrived.within(run.first, run.count))
+                for each in batches
+            ]
+            whole = [each for each, count in zip(batches, there, strict=True) if count]
+            if sum(there) != sum(each.count for each in whole):
+                return False
+            for batch in whole:
+                self.batches.add(batch)
+                for run in batch.runs:
+                    arrived.remove(run.first, run.count)
+            self.batches.newest = max(self.batches.newest, newest)
+            self._arrived = [HeldRun(first, count, True, 0) for first, count in arrived.runs()]
+            return True
 
     async def _fill(self, batch: Batch, messages: int, size_bytes: int) -> None:
         late, self._arrived = self._arrived, []

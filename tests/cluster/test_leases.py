@@ -1,16 +1,18 @@
-"""Leases of queues in a cluster: they are at the leader, and end when it is another node."""
+"""Leases of queues in a cluster: any node takes requests, and the next leader goes on with them."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Final, TypeVar
 
 import pytest
 
 from tests.conformance.http_api import HttpApi
 from tests.conformance.test_leases import Leased, bodies
 from tests.waiting import eventually
-from warren.client import RequestFailed, connect
+from warren.client import ClientError, RequestFailed, connect
 from warren.testing import ClusterOfNodes
+
+T = TypeVar("T")
 
 KINDS: Final = ("quorum", "mirrored", "classic")
 
@@ -48,10 +50,14 @@ def test_a_lease_is_at_the_leader(shared_cluster: ClusterOfNodes, kind: str) -> 
         assert await leased.bodies(1, 100, 300) == bodies(100, 400)
 
     async def elsewhere(leased: Leased) -> None:
-        with pytest.raises(RequestFailed, match="is served by node n1: its leases are there"):
-            await leased.ask("PUT", "spark")
-        with pytest.raises(RequestFailed, match="has no lease 'spark' at node n2; queue 'orders'"):
-            await leased.fetch(1)
+        assert (await leased.ask("PUT", "spark"))["node"] == "n1"
+        assert await leased.fetch(1) == 400
+        with pytest.raises(RequestFailed, match="batch '0': allowed"):
+            await leased.fetch(0)
+        with pytest.raises(RequestFailed, match="has no lease 'other' at node n1"):
+            await leased.fetch(1, "other")
+        with pytest.raises(ClientError, match="is served by node n1: its leases are there"):
+            await leased.read(1, 0, 1)
 
     async def end(leased: Leased) -> None:
         await leased.ask("POST", "spark/commit", {"batch": 1})
@@ -73,56 +79,87 @@ def test_a_lease_is_at_the_leader(shared_cluster: ClusterOfNodes, kind: str) -> 
             api.delete("/policies/%2F/m")
 
 
-def test_a_lease_ends_when_another_node_leads(shared_cluster: ClusterOfNodes) -> None:
+async def patiently(ask: Callable[[], Awaitable[T]]) -> T:
+    """What a client does while no node leads the queue."""
+    async with asyncio.timeout(60):
+        while True:
+            try:
+                return await ask()
+            except RequestFailed as error:
+                assert error.status == 503, error
+                await asyncio.sleep(0.05)
+
+
+@pytest.mark.parametrize(
+    ("kind", "is_killed"), [("quorum", False), ("quorum", True), ("mirrored", True)]
+)
+def test_the_next_leader_goes_on_with_the_same_batches(
+    shared_cluster: ClusterOfNodes, kind: str, is_killed: bool
+) -> None:
+    """Any node takes requests; what was fetched, committed and released at the old one holds."""
     cluster = shared_cluster
     api = api_of(cluster, 3)
+    if kind == "mirrored":
+        definition = {"ha-mode": "all", "ha-sync-mode": "automatic"}
+        api.put("/policies/%2F/m", {"pattern": "^orders$", "definition": definition})
 
     async def begin(leased: Leased) -> None:
-        await declare(leased, "quorum")
-        await leased.publish(0, 100)
+        await declare(leased, kind)
+        await leased.publish(0, 1000)
         await leased.ask("PUT", "spark")
-        assert await leased.fetch(5) == 100
+        await leased.ask("PUT", "gone")
+        for number, count in ((4, 100), (5, 300), (6, 200)):
+            assert await leased.fetch(number, max_messages=count) == count
+        assert (await leased.ask("POST", "spark/commit", {"batch": 4}))["messages"] == 100
+        await leased.ask("DELETE", "gone")
 
-    async def left(leased: Leased) -> None:
-        with pytest.raises(RequestFailed, match="has no lease 'spark'"):
-            await leased.fetch(5)
+    def leader() -> str:
+        return str(api.get("/queues/%2F/orders").get("node"))
 
     async def again(leased: Leased) -> None:
-        await leased.ask("PUT", "spark")
-        while (await leased.ask("GET", "spark"))["ready"] < 100:
-            await asyncio.sleep(0.02)
-        assert await leased.fetch(5) == 100
-        reading = await leased.read(5, 0, 100)
-        assert reading.bodies == bodies(0, 100)
-        assert not reading.messages[0].first_acquirer, "they are redelivered"
+        found = await patiently(lambda: leased.ask("PUT", "spark"))
+        assert found["node"] == leader()
+        assert [(each["batch"], each["messages"]) for each in found["batches"]] == [
+            (5, 300),
+            (6, 200),
+        ]
+        with pytest.raises(RequestFailed, match="batch 4 is out of order"):
+            await leased.fetch(4)
+
+    async def read(leased: Leased) -> None:
+        for number, first, end in ((6, 400, 600), (5, 100, 400)):
+            reading = await leased.read(number, 0, end - first)
+            assert reading.bodies == bodies(first, end)
+            assert not reading.messages[0].first_acquirer, "they are redelivered"
+        assert (await leased.ask("POST", "spark/commit", {"batch": 6}))["messages"] == 500
+        assert await leased.fetch(7) == 400
+        assert await leased.bodies(7, 0, 400) == bodies(600, 1000)
+        assert (await leased.ask("POST", "spark/commit", {"batch": 7}))["messages"] == 400
 
     try:
         at(cluster, 1, begin)
-        api.post("/queues/quorum/%2F/orders/leader", {"node": "n2"})
-        eventually(lambda: api_of(cluster, 1).get("/queues/%2F/orders")["leader"] == "n2")
-        eventually(lambda: api_of(cluster, 2).get("/queues/%2F/orders")["leader"] == "n2")
-        at(cluster, 1, left)
-        at(cluster, 2, again)
-        assert [each["node"] for each in api.get("/leases")] == ["n2"]
+        if is_killed:
+            eventually(
+                lambda: (
+                    len(api.get("/queues/%2F/orders").get("synchronised_slave_nodes", "ab")) == 2
+                )
+            )
+            cluster.kill9([1])
+        else:
+            api.post("/queues/quorum/%2F/orders/leader", {"node": "n2"})
+        eventually(lambda: leader() in ("n2", "n3"))
+        at(cluster, 3, again)
+        at(cluster, int(leader()[1:]), read)
+        if is_killed:
+            cluster.start([1])
+        held = [("spark", leader(), 0)]
+        eventually(
+            lambda: [(r["name"], r["node"], r["messages"]) for r in api.get("/leases")] == held
+        )
+        eventually(lambda: api.get("/queues/%2F/orders").get("messages") == 0)
     finally:
+        if is_killed and not cluster.node(1).is_running():
+            cluster.start([1])
         api.delete("/queues/%2F/orders")
-
-
-def test_a_lease_of_a_lost_node_gives_its_messages_back(shared_cluster: ClusterOfNodes) -> None:
-    cluster = shared_cluster
-    api = api_of(cluster, 3)
-
-    async def begin(leased: Leased) -> None:
-        await declare(leased, "quorum")
-        await leased.publish(0, 100)
-        await leased.ask("PUT", "spark")
-        assert await leased.fetch(5) == 100
-
-    try:
-        at(cluster, 1, begin)
-        cluster.kill9([1])
-        cluster.start([1])
-        eventually(lambda: api.get("/queues/%2F/orders").get("messages_ready") == 100)
-        assert api.get("/leases") == []
-    finally:
-        api.delete("/queues/%2F/orders")
+        if kind == "mirrored":
+            api.delete("/policies/%2F/m")

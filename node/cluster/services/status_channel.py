@@ -93,6 +93,11 @@ class StatusChannel:
         self._answering: dict[tuple[int, int], asyncio.Task[None]] = {}
         self._number = 0
 
+    @property
+    def member(self) -> int:
+        """This node."""
+        return self._peers.member
+
     def serve(self, question: str, answer: Answer) -> None:
         """That is who answers it here; one for each question."""
         assert question not in self._serving

@@ -10,6 +10,7 @@ from node.connections.connection_registry import ConnectionRegistry
 from node.definitions.queue_churn import QueueChurn
 from node.events.authors import AMQP, BROKER, Author
 from node.events.events import Events
+from node.leases.answering import Answering
 from node.leases.leases import Leases
 from node.operations.peeking import Peeked, PeekFailed
 from node.process_identity import ProcessIdentity
@@ -45,6 +46,7 @@ class FakeManaged:
         self.connections.open["one"] = cast(ClientConnection, object())
         self.whereis: WhereIs = OneNode(HERE)
         self.leases = cast(Leases, None)  # tests/conformance/test_leases.py has them
+        self.lease_answers = cast(Answering, None)  # the same
         self._removed: dict[int, int] = {}
 
     @property

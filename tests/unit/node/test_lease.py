@@ -8,6 +8,7 @@ import pytest
 
 from node.leases import lease as module
 from node.leases.batches import Batch, Room
+from node.leases.handover import batch_of
 from node.leases.lease import Lease, LeaseFault
 from queues.definitions.broker_objects import Queue, Uid
 from queues.machine.commands import Attach, Command, Credit, EndSession, SessionId, Settle
@@ -178,5 +179,36 @@ def test_a_deleted_queue_ends_the_lease_that_waits_for_it() -> None:
         with pytest.raises(LeaseFault, match="the queue was deleted, or its node is down"):
             await fetching
         assert not host.ended, "there is no queue to be told"
+
+    play(host, test)
+
+
+HELD = [(4, 10, [[1, 100, 0]]), (6, 20, [[141, 20, 0], [101, 40, 1]])]
+
+
+@pytest.mark.parametrize(
+    ("first", "held", "newest", "left"),
+    [
+        (1, {4: [*range(1, 101)], 6: [*range(141, 161), *range(101, 141)]}, 7, []),
+        (101, {6: [*range(141, 161), *range(101, 141)]}, 7, [*range(161, 261)]),  # 4 was settled
+        (51, {}, 0, [*range(51, 211)]),  # another consumer has some messages of batch 4
+        (500, {}, 7, [*range(500, 660)]),  # all was settled
+    ],
+)
+def test_a_lease_that_comes_from_another_node_has_its_batches_or_none(
+    first: int, held: dict[int, list[int]], newest: int, left: list[int]
+) -> None:
+    host = FakeHost(1000)
+    host.next = first
+
+    async def test(lease: Lease) -> None:
+        is_whole = await lease.restore([batch_of(*each) for each in HELD], 7)
+        assert is_whole == (newest == 7)
+        assert {number: numbers(each) for number, each in lease.batches.held.items()} == held
+        assert lease.batches.newest == newest and lease.count == 160
+        assert all(run.is_redelivered for each in lease.batches.held.values() for run in each.runs)
+        found = numbers(await lease.fetch(8, Room(max(1, len(left)), 1 << 20)))
+        assert found == (left or [161])
+        assert lease.commit(8) == len(found) + sum(map(len, held.values()))
 
     play(host, test)
