@@ -5,6 +5,8 @@ rabbitmq-diagnostics have them, and what it asks of the HTTP API. What waits (`a
 again every POLL_S until it is so or the time of `--timeout` is over, and then ends with 69.
 """
 
+import json
+import sys
 import time
 from collections.abc import Callable
 from typing import Any, Final, TextIO
@@ -334,6 +336,72 @@ def rebalance(api: Api, options: Options, out: TextIO) -> None:
     show(rows_of(answer, "rebalance"), columns, options, out)
 
 
+# Where leaders should go
+
+PLAN_COLUMNS: Final = ("vhost", "name", "from", "to", "why", "result")
+TO_MOVE: Final = "to be moved"
+
+
+def cluster_plan(api: Api, options: Options, out: TextIO) -> None:
+    rows = advised(api, options.advice) if options.advice else planned(api)
+    for row in rows:
+        if options.apply and row["result"] == TO_MOVE:
+            place = path("queues", "quorum", str(row["vhost"]), str(row["name"]), "leader")
+            api.post(place, {"node": row["to"]})
+            row["result"] = "moved"
+    show(rows, PLAN_COLUMNS, options, out)
+
+
+def planned(api: Api) -> list[Row]:
+    """What a rebalance would move, and what the node advises by the traffic that it sees."""
+    plan = api.get_object("/api/cluster/plan")
+    moves = [{**row, "why": "balance"} for row in listed(plan, "moves")]
+    traffic = [
+        {**row, "why": f"{row['share_percent']} % of its messages"}
+        for row in listed(plan, "traffic")
+    ]
+    return [{**row, "result": TO_MOVE} for row in (*moves, *traffic)]
+
+
+def advised(api: Api, file: str) -> list[Row]:
+    """The moves of the job `placement` (`python -m warren.spark --json placement`), looked at
+    beside the queues as they are now."""
+    try:
+        with sys.stdin if file == "-" else open(file, encoding="utf-8") as opened:
+            told = json.load(opened)
+        moves = [(str(row["vhost"]), str(row["queue"]), row) for row in told["rows"]]
+        wanted = [str(row["move to"]) for _, _, row in moves]
+        why = [f"{float(row['local % then']):.0f} % of its deliveries" for _, _, row in moves]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        text = f"{file}: not the JSON of the job 'placement': {type(error).__name__}: {error}"
+        raise BadCall(text) from error
+    columns = "vhost,name,type,leader,online"
+    queues = api.get_list(f"/api/queues?columns={columns}")
+    known = {(row.get("vhost"), row.get("name")): row for row in queues}
+    return [
+        {
+            "vhost": vhost,
+            "name": name,
+            "from": known.get((vhost, name), {}).get("leader", ""),
+            "to": to,
+            "why": reason,
+            "result": movable(known.get((vhost, name)), to),
+        }
+        for (vhost, name, _), to, reason in zip(moves, wanted, why, strict=True)
+    ]
+
+
+def movable(queue: Row | None, to: str) -> str:
+    """Whether the leader of that queue can go to that node, or why not."""
+    if queue is None:
+        return "no such queue"
+    if queue.get("type") != "quorum":
+        return f"a queue of the type {queue.get('type')}"
+    if queue.get("leader") == to:
+        return "leads already"
+    return TO_MOVE if to in listed(queue, "online") else f"no running member on {to}"
+
+
 # How far they are
 
 
@@ -540,5 +608,12 @@ COMMANDS: Final[Commands] = {
         "Rebalancing {type} queues...",
         (Argument("type"), *PATTERNS),
         rebalance,
+    ),
+    "cluster_plan": Verb(
+        "which leaders should move: as nodes see it, or as the job placement of warren.spark found "
+        "it (--advice FILE, - for stdin); --apply: move them",
+        "Leaders that should move:",
+        (Argument("--advice", ""), Argument("--apply", is_flag=True)),
+        cluster_plan,
     ),
 }
