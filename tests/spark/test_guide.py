@@ -1,5 +1,7 @@
-"""The programs of the manual's page on Spark, run as they stand there; one is killed."""
+"""The programs and the notebook of the manual's page on Spark, run as they stand there; one program
+is killed."""
 
+import json
 import os
 import re
 import shutil
@@ -17,6 +19,11 @@ if shutil.which("java") is None:
     pytest.skip("java is not there", allow_module_level=True)
 
 PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "guide" / "spark.md"
+NOTEBOOK: Final = PAGE.with_name("dashboard.ipynb")
+SHOWN: Final = """
+assert chart._repr_html_().count("<rect") == 3
+print(chart.json())
+"""
 PROGRAM: Final = re.compile(r"^```python\n# (\w+\.py): (.*?)^```$", re.MULTILINE | re.DOTALL)
 ENVIRONMENT: Final = os.environ | {
     "PYSPARK_PYTHON": sys.executable,
@@ -62,7 +69,7 @@ def kill_in_the_middle(folder: Path, url: str) -> None:
 
 def test_the_guide_of_spark(url: str, tmp_path: Path) -> None:
     programs = dict(PROGRAM.findall(PAGE.read_text("utf-8")))
-    assert set(programs) == {"shop.py", "lake.py", "dashboard.py"}
+    assert set(programs) == {"shop.py", "lake.py"}
     for name, text in programs.items():
         (tmp_path / name).write_text(f"# {text}")
     for _ in range(2):
@@ -70,8 +77,11 @@ def test_the_guide_of_spark(url: str, tmp_path: Path) -> None:
     kill_in_the_middle(tmp_path, url)
     assert run(tmp_path, "shop.py", url) == "published 1000 orders\n"
     assert "orders in the lake: 3000\n" in run(tmp_path, "lake.py", url)
-    rows = [line.split("|") for line in run(tmp_path, "dashboard.py").splitlines() if "." in line]
-    assert [row[1].strip() for row in rows] == ["north", "south", "west"]
-    counts = [(int(row[2]), int(row[3])) for row in rows]
-    assert sum(each for each, _ in counts) == 3000
-    assert all(orders == distinct for orders, distinct in counts)
+    cells = json.loads(NOTEBOOK.read_text("utf-8"))["cells"]
+    code = ["".join(each["source"]) for each in cells if each["cell_type"] == "code"]
+    (tmp_path / "dashboard.py").write_text("\n".join([*code, SHOWN]))
+    rows = json.loads(run(tmp_path, "dashboard.py").splitlines()[-1])["rows"]
+    assert {row["region"] for row in rows} == {"north", "south", "west"}
+    assert sum(row["orders"] for row in rows) == 3000
+    assert all(row["orders"] == row["distinct_orders"] for row in rows)
+    assert [row["turnover"] for row in rows] == sorted((r["turnover"] for r in rows), reverse=True)

@@ -56,6 +56,8 @@ class Report:
             f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></html>\n"
         )
 
+    _repr_html_ = html  # what a notebook shows
+
     def _chart(self) -> str:
         """Bars for the first rows."""
         if not self.chart or not self.rows:
