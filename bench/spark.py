@@ -1,8 +1,10 @@
-"""Rows per second of the PySpark data source: `python -m bench.spark [--rows N]`.
+"""Rows per second of the PySpark data source: `python -m bench.spark [--rows N] [--only CASE ...]`.
 
-A stream of 1 KB messages into Parquet with `local[2]`, the same of a classic and of a quorum queue
-under a lease, Spark's own source of such rows into Parquet, and rows of 1 KB into a quorum queue
-with confirms. `--only queues` leaves out the rest. Needs the extra `spark` and Java.
+Rows are messages of 1 KB, `local[2]`, and go into Parquet. Cases: `stream` (a batch of a stream),
+`micro` (the same in micro-batches of 250,000), `rate` (Spark's own source `rate-micro-batch`, with
+the columns of such a message, in micro-batches of the same size), `queues` (a classic and a quorum
+queue under a lease), `out` (rows into a quorum queue with confirms), `latency` (how long a message
+takes to a sink beyond a trigger of 1 s). Needs the extra `spark` and Java.
 """
 
 import argparse
@@ -10,14 +12,40 @@ import asyncio
 import os
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from warren.client import Message, connect
 from warren.testing import Node
+
+CASES: Final = ("stream", "micro", "rate", "queues", "out", "latency")
+BATCH: Final = 250_000
+TRIGGER_S: Final = 1.0
+SENT: Final = 400  # messages of `latency`, one after the other
+PAUSE_S: Final = 0.05
+# The columns of such a message, of its number `value`.
+AS_ROWS: Final = (
+    *("'log' AS queue", "'' AS exchange", "'log' AS routing_key", "value AS offset"),
+    *("CAST(NULL AS string) AS message_id", "CAST(NULL AS string) AS correlation_id"),
+    *("CAST(NULL AS string) AS content_type", "CAST(NULL AS string) AS reply_to"),
+    *("CAST(NULL AS string) AS user_id", "CAST(NULL AS timestamp) AS timestamp"),
+    *(
+        "CAST(NULL AS timestamp) AS ingress_time",
+        "true AS durable",
+        "CAST(NULL AS int) AS priority",
+    ),
+    *("CAST(NULL AS bigint) AS expiration_ms", "0L AS delivery_count"),
+    "CAST(NULL AS array<struct<queue: string, reason: string>>) AS deaths",
+    *("CAST(NULL AS map<string, string>) AS headers",),
+    *(
+        "CAST(NULL AS map<string, string>) AS annotations",
+        "CAST(repeat('x', 1024) AS binary) AS body",
+    ),
+)
 
 
 async def declare(url: str, **kinds: str) -> None:
@@ -35,20 +63,76 @@ async def fill(url: str, name: str, rows: int) -> None:
             await publisher.publish_many(batch)
 
 
-def drain(spark: Any, url: str, name: str, folder: Path) -> None:
-    """All messages of the queue into Parquet, in micro-batches."""
-    source = spark.readStream.format("warren").options(
-        url=url, queue=name, lease="bench", numPartitions=2, maxMessagesPerTrigger=250_000
-    )
+def stored(source: Any, folder: Path, name: str) -> Any:
+    """The query that writes it into Parquet."""
+    writer = source.writeStream.format("parquet").option("path", str(folder / name))
+    return writer.option("checkpointLocation", str(folder / f"{name}.checkpoint"))
+
+
+def drain(source: Any, folder: Path, name: str) -> None:
+    """All that the source has, in micro-batches."""
+    stored(source, folder, name).trigger(availableNow=True).start().awaitTermination()
+
+
+def rated(spark: Any, rows: int, folder: Path) -> None:
+    """As many rows of Spark's own source, one micro-batch after the other."""
+    batches = max(1, rows // BATCH)
+    source = spark.readStream.format("rate-micro-batch")
+    source = source.options(rowsPerBatch=rows // batches, numPartitions=2).load()
+    query = stored(source.selectExpr(*AS_ROWS), folder, "rate").start()
+    while sum(each["numInputRows"] for each in query.recentProgress) < rows:
+        assert query.exception() is None, query.exception()
+        time.sleep(0.01)
+    query.stop()
+
+
+def latency(spark: Any, url: str, folder: Path) -> None:
+    """From publish to the end of the micro-batch that has the message, beyond the trigger."""
+    sent: list[float] = []
+    done: dict[int, float] = {}
+
+    def publish() -> None:
+        async def one_by_one() -> None:
+            async with await connect(url) as connection:
+                publisher = await connection.publisher("/queues/late")
+                for _ in range(SENT):
+                    sent.append(time.monotonic())
+                    await publisher.publish(Message(bytes(1024)))
+                    await asyncio.sleep(PAUSE_S)
+
+        asyncio.run(one_by_one())
+
+    def took(rows: Any, number: int) -> None:
+        rows.write.mode("append").parquet(str(folder / "late"))
+        done[number] = time.monotonic()
+
+    def counts() -> dict[int, int]:
+        return {each["batchId"]: each["numInputRows"] for each in query.recentProgress}
+
+    source = spark.readStream.format("warren").options(url=url, stream="late").load()
     query = (
-        source.load()
-        .writeStream.format("parquet")
-        .option("path", str(folder / name))
-        .option("checkpointLocation", str(folder / f"{name}.checkpoint"))
-        .trigger(availableNow=True)
+        source.writeStream.foreachBatch(took)
+        .option("checkpointLocation", str(folder / "late.checkpoint"))
+        .trigger(processingTime=f"{TRIGGER_S:g} seconds")
         .start()
     )
-    query.awaitTermination()
+    publisher = threading.Thread(target=publish)
+    publisher.start()
+    while sum(counts().values()) < SENT:
+        assert query.exception() is None, query.exception()
+        time.sleep(0.1)
+    publisher.join()
+    found, begin = counts(), 0
+    query.stop()
+    waits: list[float] = []
+    for number in sorted(done):
+        end = begin + found.get(number, 0)
+        waits += [max(0.0, done[number] - each - TRIGGER_S) for each in sent[begin:end]]
+        begin = end
+    waits.sort()
+    p50, p90, p99 = (waits[len(waits) * percent // 100] for percent in (50, 90, 99))
+    print(f"beyond a trigger of {TRIGGER_S:g} s: p50 {p50:.2f}, p90 {p90:.2f}, ", end="")
+    print(f"p99 {p99:.2f}, max {waits[-1]:.2f} s", flush=True)
 
 
 def timed(name: str, rows: int, work: Callable[[], Any]) -> None:
@@ -58,11 +142,50 @@ def timed(name: str, rows: int, work: Callable[[], Any]) -> None:
     print(f"| {name} | {rows / took:,.0f} | {took:.1f} |", flush=True)
 
 
+class Cases:
+    """What is measured, each with files of its own."""
+
+    def __init__(self, spark: Any, url: str, rows: int, folder: Path) -> None:
+        self._spark, self._url, self._rows, self._folder = spark, url, rows, folder
+        asyncio.run(fill(url, "log", rows))
+        options = {"url": url, "stream": "log", "numPartitions": 2}
+        self._log = spark.read.format("warren").options(**options)
+        limited = options | {"maxMessagesPerTrigger": BATCH}
+        self._queried = spark.readStream.format("warren").options(**limited)
+        # Java compiles what it runs often.
+        self._log.load().limit(100_000).write.parquet(str(folder / "warm"))
+
+    def run(self, case: str, turn: int) -> None:
+        folder, rows = self._folder / f"{turn}", self._rows
+        if case == "stream":
+            write = self._log.load().write.parquet
+            timed("stream to Parquet", rows, lambda: write(str(folder / "log")))
+        elif case == "micro":
+            source = self._queried.load()
+            timed("stream, micro-batches", rows, lambda: drain(source, folder, "micro"))
+        elif case == "rate":
+            timed("rate-micro-batch", rows, lambda: rated(self._spark, rows, folder))
+        elif case == "queues":
+            for kind in ("classic", "quorum"):
+                asyncio.run(fill(self._url, kind, rows))
+                limits = {"numPartitions": 2, "maxMessagesPerTrigger": BATCH}
+                options = {"url": self._url, "queue": kind, "lease": "bench", **limits}
+                source = self._spark.readStream.format("warren").options(**options).load()
+                timed(f"{kind} queue, lease", rows, partial(drain, source, folder, kind))
+        elif case == "out":
+            own = self._spark.range(0, rows, 1, 2).selectExpr("repeat('x', 1024) AS body")
+            out = own.write.format("warren").options(url=self._url, queue="out").mode("append")
+            timed("rows to a quorum queue", rows, out.save)
+        else:
+            latency(self._spark, self._url, folder)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", type=int, default=1_000_000, help="a multiple of 1000")
-    parser.add_argument("--only", choices=("all", "queues"), default="all")
-    rows, only = parser.parse_args().rows, parser.parse_args().only
+    parser.add_argument("--rows", type=int, default=1_000_000, help="a multiple of 250,000")
+    parser.add_argument("--only", choices=CASES, nargs="+", default=CASES)
+    parser.add_argument("--rounds", type=int, default=1)
+    arguments = parser.parse_args()
     os.environ |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
     from pyspark.sql import SparkSession
 
@@ -71,28 +194,16 @@ def main() -> None:
     spark = (
         SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
     )
+    spark.sparkContext.setLogLevel("ERROR")
     warren.spark.register(spark)
     with Node() as node, tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        asyncio.run(
-            declare(node.url, log="stream", out="quorum", classic="classic", quorum="quorum")
-        )
-        asyncio.run(fill(node.url, "log", 20_000 if only == "queues" else rows))
-        source = spark.read.format("warren").options(url=node.url, stream="log", numPartitions=2)
-        own = spark.range(0, rows, 1, 2).selectExpr("id", "repeat('x', 1024) AS body")
-        warm = source.load().limit(20_000)  # Java compiles what it runs often.
-        warm.write.parquet(str(folder / "warm"))
-        print(f"{node.build} build, {rows} rows\n\n| | rows/s | s |\n|---|---|---|")
-        for name in ("classic", "quorum"):
-            asyncio.run(fill(node.url, name, rows))
-            timed(f"{name} queue to Parquet", rows, partial(drain, spark, node.url, name, folder))
-        if only == "queues":
-            spark.stop()
-            return
-        timed("stream to Parquet", rows, lambda: source.load().write.parquet(str(folder / "a")))
-        timed("Spark's range to Parquet", rows, lambda: own.write.parquet(str(folder / "b")))
-        out = own.select("body").write.format("warren").options(url=node.url, queue="out")
-        timed("rows to a quorum queue", rows, lambda: out.mode("append").save())
+        kinds = {"log": "stream", "late": "stream", "out": "quorum"}
+        asyncio.run(declare(node.url, **kinds, classic="classic", quorum="quorum"))
+        cases = Cases(spark, node.url, arguments.rows, Path(name))
+        print(f"{node.build} build, {arguments.rows} rows\n\n| | rows/s | s |\n|---|---|---|")
+        for turn in range(arguments.rounds):
+            for case in arguments.only:
+                cases.run(case, turn)
     spark.stop()
 
 
