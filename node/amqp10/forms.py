@@ -17,6 +17,7 @@ from queues.queue_host import View
 from warren.wire.amqp091.deliver import build, extract
 from warren.wire.amqp10.deliver import Heads
 from warren.wire.amqp10.descriptors import MESSAGE_ANNOTATIONS
+from warren.wire.amqp10.packed import route_annotations
 from warren.wire.amqp10.sender import Run
 from warren.wire.amqp10.transfers import BARE_BYTES, BARE_HEAD, store
 from warren.wire.amqp10.values import Symbol
@@ -139,13 +140,3 @@ def data_section_head(size: int) -> bytes:
     if size <= SMALL_BODY_MAX:
         return b"\x00\x53\x75\xa0" + bytes((size,))
     return b"\x00\x53\x75\xb0" + size.to_bytes(4)
-
-
-def route_annotations(names: bytes) -> dict[str, object]:
-    """What a delivery tells of its way: exchange and routing key, as a chunk has them."""
-    if len(names) == 0:
-        return {}
-    length = names[0]
-    exchange = names[1 : 1 + length].decode("utf-8", "replace")
-    routing_key = names[2 + length :].decode("utf-8", "replace")
-    return {"x-exchange": exchange, "x-routing-key": routing_key}

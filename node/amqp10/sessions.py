@@ -17,6 +17,7 @@ from node.amqp10.consuming import ConsumingLink, ConsumingOwner
 from node.amqp10.dynamic import Made
 from node.amqp10.lease_link import LeaseLink, is_leased
 from node.amqp10.link_pair import LinkPair, ManagementLinks, is_management
+from node.amqp10.packed_link import PackedLink, is_packed
 from node.amqp10.publishing import PublishingLink, PublishingOwner
 from node.amqp10.subscriptions import is_subscription, subscribe
 from node.amqp10.termini import (
@@ -58,6 +59,7 @@ from warren.wire.errors import ProtocolError as Refusal
 
 log = logging.getLogger("warren.connection")
 
+ReadingLink = BrowsingLink | LeaseLink | PackedLink
 FIRST_TAG: Final = 1 << 32  # so that tags are positive, and their low half the delivery-id
 
 
@@ -73,7 +75,7 @@ class Session10:
         self.owner = owner
         self.core = core
         self.consuming: dict[int, ConsumingLink] = {}  # by uid
-        self.browsing: dict[int, BrowsingLink | LeaseLink] = {}
+        self.browsing: dict[int, ReadingLink] = {}
         self.publishing: dict[int, PublishingLink] = {}
         self._parting: list[ConsumingLink] = []  # detached, until their queue has let go
         self._leaving: list[PublishingLink] = []  # detached, with outcomes still to be told
@@ -207,6 +209,9 @@ class Session10:
             asked = consumption(self.owner, event.attach, made)
             if is_browser(source):
                 self._attach_browser(link, asked)
+            elif is_packed(asked.source):
+                packed = PackedLink(self.owner, self.core, link, int(self._next_uid), asked)
+                self._browse(packed, asked.source, asked.target)
             else:
                 self._consume(link, asked)
 
@@ -249,9 +254,7 @@ class Session10:
         mine = BrowsingLink(self.owner, self.core, link, int(self._next_uid), queue, asked.selector)
         self._browse(mine, asked.source, asked.target)
 
-    def _browse(
-        self, mine: BrowsingLink | LeaseLink, source: Source | None, target: AnyTarget | None
-    ) -> None:
+    def _browse(self, mine: ReadingLink, source: Source | None, target: AnyTarget | None) -> None:
         self._next_uid += 1
         if self.core.accept(mine.link, source, target):
             mine.link.owner = mine
@@ -317,7 +320,7 @@ class Session10:
             if not mine.is_over:
                 self._leaving.append(mine)
             self.confirmed_count += mine.publisher.confirmed_count
-        elif isinstance(mine, (BrowsingLink, LeaseLink)):
+        elif isinstance(mine, (BrowsingLink, LeaseLink, PackedLink)):
             mine.end()
             self.browsing.pop(mine.uid, None)
             self.unacked.forget(mine.uid)
@@ -382,14 +385,14 @@ class Session10:
         mine = event.link.owner
         if isinstance(mine, ConsumingLink) and not mine.ended:
             mine.give_back([(first, count) for _, first, count in event.runs])
-        elif isinstance(mine, (LinkPair, BrowsingLink, LeaseLink)):
+        elif isinstance(mine, (LinkPair, BrowsingLink, LeaseLink, PackedLink)):
             mine.withdrawn(event.runs)
 
     def flowed(self, link: Link) -> None:
         mine = link.owner
         if isinstance(mine, ConsumingLink) and not mine.ended:
             mine.see_available()
-        elif isinstance(mine, (LinkPair, BrowsingLink, LeaseLink)):
+        elif isinstance(mine, (LinkPair, BrowsingLink, LeaseLink, PackedLink)):
             mine.flowed()
 
     def settled(self, event: Settled) -> None:
@@ -471,7 +474,7 @@ class Session10:
         """Tell the queues what the clients allow."""
         for link, credit in self.core.take_queue_credits():
             mine = link.owner
-            if isinstance(mine, (ConsumingLink, BrowsingLink, LeaseLink)):
+            if isinstance(mine, (ConsumingLink, BrowsingLink, LeaseLink, PackedLink)):
                 mine.grant(credit)
 
     def fetch(self, link: Link, run: Run) -> bool:
@@ -492,6 +495,8 @@ class Session10:
             elif isinstance(mine, BrowsingLink):
                 if not run.settled:
                     self.unacked.add(tag, count, mine.uid, 1, run.first)
+                mine.sent()
+            elif isinstance(mine, PackedLink):
                 mine.sent()
             return
         if run.acquired:

@@ -4,7 +4,8 @@ In the filter set `rabbitmq:stream-offset-spec` says where a link begins: first,
 interval (`1h`), an offset, or a timestamp. `rabbitmq:stream-filter` names the filter values that
 the link wants, and `rabbitmq:stream-match-unfiltered` adds messages without one.
 `amqp:properties-filter`, `amqp:application-properties-filter` and `amqp:sql-filter` select messages
-by their fields; these are known by their descriptors, whatever the key. Every message
+by their fields; these are known by their descriptors, whatever the key. `warren:packed` asks for
+many messages in each delivery (`packed_link`), if nothing is to be left out. Every other delivery
 bears its offset in the annotation `x-stream-offset`. The answering attach leaves out filters that
 the stream does not apply.
 """
@@ -24,6 +25,7 @@ from queues.streams.host import StreamHost
 from queues.streams.offsets import NEXT, OffsetSpec, Start, parse_offset
 from warren.wire.amqp091.deliver import names_in
 from warren.wire.amqp10.errors import Condition, ProtocolError, Scope
+from warren.wire.amqp10.packed import PACKED_FILTER
 from warren.wire.amqp10.performatives import Source
 from warren.wire.amqp10.transfers import store
 from warren.wire.amqp10.values import Array, Described, Symbol, Timestamp
@@ -62,7 +64,9 @@ def start_of_link(host: QueueHost, source: Source, answer: Source) -> OffsetSpec
     selector = selector_in(terms_in(host, filters), utc_ms)
     if selector is not None:
         found = StreamFilter(None if found is None else found.values, selector)
-    applied = (OFFSET_FILTER, VALUES_FILTER, UNFILTERED_FILTER)
+    applied = [OFFSET_FILTER, VALUES_FILTER, UNFILTERED_FILTER]
+    if found is None:
+        applied.append(PACKED_FILTER)
     answer.filter = {
         key: each for key, each in filters.items() if key in applied or _selects(each)
     } or None

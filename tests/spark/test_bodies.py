@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 pytest.importorskip("pyarrow")
 
 from tests.spark.test_columns import rows_of
+from tests.unit.wire.amqp10.test_rows import encoded, run_of
 from warren.client import Message
 from warren.spark.bodies import BadBody, decoder_of
 from warren.spark.body_types import ddl_of, parse_schema
-from warren.spark.columns import batch_of
+from warren.spark.columns import batch_of, body_of
 from warren.spark.options import OptionError, read_options
 from warren.wire.amqp10.rows import StreamRows
 from warren.wire.amqp10.values import Array, Symbol, Timestamp, ULong
@@ -27,13 +28,8 @@ SCHEMA = """id bigint, price DECIMAL(10,2), `a b`: string, tags array<string>, o
 
 
 def batch_with(bodies: list[bytes]) -> Any:
-    rows = StreamRows()
-    for offset, body in enumerate(bodies):
-        for section in (rows.header, rows.properties, rows.annotations):
-            section.add(b"", b"")
-        rows.application_properties.add(b"", b"")
-        rows.offsets.append(offset)
-        rows.bodies.append(body)
+    rows = StreamRows(body_of)
+    rows.add(run_of(encoded(0, [Message(each) for each in bodies])), len(bodies))
     return batch_of("orders", rows)
 
 
@@ -232,7 +228,7 @@ def test_what_the_broker_adds_to_a_message_has_columns() -> None:
             Message(b"", annotations={"x-opt-ingress-time": 1 << 62, "x-opt-deaths": "x"}),
         ],
     )
-    assert dead["ingress_time"] == datetime.fromtimestamp(1.5, UTC) and dead["annotations"] == {}
+    assert dead["ingress_time"] == datetime.fromtimestamp(1.5, UTC) and dead["annotations"] is None
     (found,) = dead["deaths"]
     assert found == {
         "queue": "q",
@@ -245,4 +241,4 @@ def test_what_the_broker_adds_to_a_message_has_columns() -> None:
         "last_time": datetime.fromtimestamp(2.5, UTC),
     }
     for each in (plain, wild):
-        assert (each["ingress_time"], each["delivery_count"], each["deaths"]) == (None, 0, [])
+        assert (each["ingress_time"], each["delivery_count"], each["deaths"]) == (None, 0, None)

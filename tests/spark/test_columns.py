@@ -10,18 +10,18 @@ pytest.importorskip("pyarrow")
 
 from tests.unit.wire.amqp10.test_rows import encoded, run_of
 from warren.client import Message
-from warren.spark.columns import COLUMNS, batch_of
+from warren.spark.columns import COLUMNS, batch_of, body_of
 from warren.wire.amqp10.rows import StreamRows
 from warren.wire.amqp10.values import Symbol
 
 
 def rows_of(first: int, messages: list[Message], *, cut: int = 1) -> list[dict[str, Any]]:
     """What the batch of these messages has, which came in runs of `cut` messages."""
-    rows = StreamRows()
+    rows = StreamRows(body_of)
     payloads = encoded(first, messages)
     for at in range(0, len(payloads), cut):
-        run = run_of(payloads[at : at + cut])
-        assert rows.add(run, first + len(messages)) == run.count
+        rows.add(run_of(payloads[at : at + cut]), first + len(messages))
+    assert rows.is_complete
     batch = batch_of("orders", rows)
     batch.validate(full=True)
     assert batch.schema == COLUMNS
@@ -54,9 +54,9 @@ def test_a_batch_has_the_values_of_each_message_in_order() -> None:
     assert (first["exchange"], first["routing_key"]) == ("e", "k")
     assert first["annotations"] == {"x-opt": "1"}
     assert (first["durable"], first["priority"], first["expiration_ms"]) == (True, None, None)
-    assert first["headers"] == {} and first["timestamp"] is None
+    assert first["headers"] is None and first["deaths"] is None and first["timestamp"] is None
     assert (second["exchange"], second["message_id"], second["priority"]) == (None, "5", 3)
-    assert second["headers"] == {"a": "1", "b": None} and second["annotations"] == {}
+    assert second["headers"] == {"a": "1", "b": None} and second["annotations"] is None
     assert (third["message_id"], third["correlation_id"]) == (None, "c")
     assert (third["content_type"], third["reply_to"]) == ("text/plain", "/queues/r")
     assert (third["user_id"], third["durable"], third["expiration_ms"]) == ("guest", False, 60_000)
@@ -91,8 +91,11 @@ def test_values_that_are_made_once_are_those_of_each_message(
         assert row["durable"] == message.durable
         wanted = message.message_id
         assert row["message_id"] == (None if wanted is None else str(wanted))
-        assert row["headers"] == {k: str(v) for k, v in message.application_properties.items()}
-        assert row["annotations"] == {k: str(v) for k, v in message.annotations.items()}
+        for column, given_ in (
+            ("headers", message.application_properties),
+            ("annotations", message.annotations),
+        ):
+            assert row[column] == ({k: str(v) for k, v in given_.items()} or None)
 
 
 def test_symbols_are_texts() -> None:
@@ -115,10 +118,9 @@ def test_maps_and_lists_are_json() -> None:
 
 
 def test_messages_of_a_queue_have_no_offsets() -> None:
-    rows = StreamRows(False)
+    rows = StreamRows(body_of)
     plain = [Message(b"a", message_id="m"), Message(b"b", annotations={"x-exchange": "e"})]
-    run = run_of([each.encode() for each in plain])
-    assert rows.add(run, 0) == 2
+    rows.add_plain(run_of([each.encode() for each in plain]))
     found = batch_of("orders", rows)
     found.validate(full=True)
     assert found.column("offset").null_count == 2

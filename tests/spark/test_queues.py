@@ -203,7 +203,7 @@ def test_a_cut_link_costs_nothing(faults: Faults) -> None:
     url = faults.url
     declare(url, "orders", "quorum")
     publish(url, "orders", 0, 2000)
-    one = reader(url, numPartitions=2, timeout=5)
+    one = reader(url, numPartitions=2, timeout=3)
     begin = {"batch": 0}
     end = one.latestOffset(begin, LIMIT)
     parts = one.partitions(begin, end)

@@ -1,7 +1,7 @@
 """Arrow batches of messages of a stream or queue. Knows neither Spark nor the broker.
 
 What is made of a section (a text, a map) is made once for all messages with the same bytes, and
-then spread over the rows by Arrow.
+then spread over the rows by Arrow. Maps and arrays without entries are null.
 """
 
 import json
@@ -81,29 +81,52 @@ def schema_of(body: str) -> str:
 
 def batch_of(stream: str, rows: StreamRows) -> pyarrow.RecordBatch:
     """All messages of `rows` as one batch of COLUMNS; `stream` may be a queue."""
-    count, offsets = len(rows.bodies), rows.offsets
+    count = int(rows.count)
+    offsets = pyarrow.py_buffer(rows.offsets.getvalue())
     found = {
         "queue": pyarrow.repeat(pyarrow.scalar(stream, TEXT), count),
-        "offset": pyarrow.array(offsets if rows.has_offsets else [None] * count, pyarrow.int64()),
-        "body": pyarrow.array(_bodies(rows), pyarrow.binary()),
+        "offset": pyarrow.Array.from_buffers(pyarrow.int64(), count, [None, offsets])
+        if offsets.size
+        else pyarrow.nulls(count, pyarrow.int64()),
+        "body": pyarrow.Array.from_buffers(
+            pyarrow.binary(),
+            count,
+            [None, *(pyarrow.py_buffer(each.getvalue()) for each in (rows.body_ends, rows.bodies))],
+        ),
     }
-    found |= _spread(rows.header, _header, HEADER)
-    found |= _spread(rows.properties, _properties, PROPERTIES)
-    found |= _spread(rows.annotations, _map, ANNOTATIONS)
-    found |= _spread(rows.application_properties, _map, HEADERS)
+    found |= _spread(rows.header, count, _header, HEADER)
+    found |= _spread(rows.properties, count, _properties, PROPERTIES)
+    found |= _spread(rows.annotations, count, _map, ANNOTATIONS)
+    found |= _spread(rows.application_properties, count, _map, HEADERS)
     return pyarrow.RecordBatch.from_arrays([found[each] for each in COLUMNS.names], schema=COLUMNS)
+
+
+def body_of(message: bytes) -> bytes:
+    """The bytes of a body that is not one data section: those of its text, if it is a value."""
+    body = try_decode(message, 0, len(message)).body
+    return body if isinstance(body, bytes) else str(body).encode()
 
 
 Column = Callable[[Sequence[T]], pyarrow.Array]
 
 
 def _spread(
-    section: Samples, read: Callable[[bytes], T], columns: Mapping[str, Column[T]]
+    section: Samples, count: int, read: Callable[[bytes], T], columns: Mapping[str, Column[T]]
 ) -> dict[str, pyarrow.Array]:
     """Columns that are made of one section."""
     values = [read(each) for each in section.samples]
-    places = pyarrow.array(section.places, pyarrow.int32())
-    return {name: make(values).take(places) for name, make in columns.items()}
+    made = {name: make(values) for name, make in columns.items()}
+    if len(values) == 1:
+        return {name: _repeated(each, count) for name, each in made.items()}
+    buffers = [None, pyarrow.py_buffer(section.places.getvalue())]
+    places = pyarrow.Array.from_buffers(pyarrow.int32(), count, buffers)
+    return {name: each.take(places) for name, each in made.items()}
+
+
+def _repeated(single: pyarrow.Array, count: int) -> pyarrow.Array:
+    if single.null_count:
+        return pyarrow.nulls(count, single.type)
+    return pyarrow.repeat(single[0], count)
 
 
 def _header(sample: bytes) -> Header:
@@ -130,15 +153,6 @@ def _map(sample: bytes) -> Values:
     assert isinstance(value, (dict, Pairs))
     pairs: Iterable[tuple[object, object]] = value if isinstance(value, Pairs) else value.items()
     return {str(key): each for key, each in pairs if isinstance(key, str)}
-
-
-def _bodies(rows: StreamRows) -> list[bytes]:
-    """Data as it is; other bodies as the bytes of their text."""
-    bodies = rows.bodies
-    for place, message in rows.odd.items():
-        body = try_decode(message, 0, len(message)).body
-        bodies[place] = body if isinstance(body, bytes) else str(body).encode()
-    return bodies
 
 
 def _field(name: str) -> Column[object]:
@@ -168,9 +182,9 @@ def _ingress_times(values: Sequence[Values]) -> pyarrow.Array:
 
 def _deaths(values: Sequence[Values]) -> pyarrow.Array:
     found = [each.get(DEATHS) for each in values]
-    rows = [each.items if isinstance(each, Array) else [] for each in found]
+    rows = [each.items if isinstance(each, Array) else None for each in found]
     return pyarrow.array(
-        [[_death(each) for each in row if isinstance(each, dict)] for row in rows],
+        [row and [_death(each) for each in row if isinstance(each, dict)] for row in rows],
         pyarrow.list_(DEATH),
     )
 
@@ -194,10 +208,12 @@ def _micros(ms: object) -> int | None:
 
 
 def _maps(rows: Sequence[Values]) -> pyarrow.Array:
-    # Flat keys and values: a list of pairs per row costs pyarrow more than twice the time.
+    # Flat keys and values: a list of pairs per row costs pyarrow more than twice the time. Spark
+    # takes some microseconds for a map without entries, and nothing for null.
     ends = accumulate(map(len, rows), initial=0)
+    begins = [begin if row else None for begin, row in zip(ends, rows, strict=False)]
     return pyarrow.MapArray.from_arrays(
-        pyarrow.array(ends, pyarrow.int32()),
+        pyarrow.array([*begins, sum(map(len, rows))], pyarrow.int32()),
         _texts([name for row in rows for name in row]),
         _texts([each for row in rows for each in row.values()]),
     )

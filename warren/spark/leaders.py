@@ -117,8 +117,9 @@ class Nodes:
         self._open = AsyncExitStack()
         self._elsewhere: dict[str, tuple[Connection, Management]] = {}
 
-    async def open(self) -> None:
-        self.home, self.management = await self._connected(self._options.url)
+    async def open(self, url: str = "") -> None:
+        """Connect to that node in place of the one of the options."""
+        self.home, self.management = await self._connected(url or self._options.url)
 
     async def close(self) -> None:
         await self._open.aclose()

@@ -2,10 +2,14 @@
 
 The driver asks a `QueueLease`; tasks read their parts of a batch as Arrow batches. Knows the
 client, not Spark. A lease is at the node that leads the queue, and renewed by all that is asked.
+When another node begins to lead, it has the lease with the same batches: what was asked or read
+meanwhile goes on there, if that is within the option `timeout`.
 """
 
+import asyncio
 import logging
 import threading
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -14,11 +18,11 @@ from urllib.parse import quote
 
 import pyarrow
 
-from warren.client import Connection, RequestFailed
+from warren.client import Connection, LoginFailed, RequestFailed
 from warren.client.links import Terms
 from warren.client.management import Management
-from warren.spark.columns import batch_of
-from warren.spark.leaders import FAULTS, Leaders, Nodes
+from warren.spark.columns import batch_of, body_of
+from warren.spark.leaders import FAULTS, Leaders, Nodes, url_at
 from warren.spark.options import ReadOptions
 from warren.spark.stream_reads import (
     BATCH_BYTES_MAX,
@@ -37,7 +41,9 @@ log = logging.getLogger("warren.spark")
 
 NOT_FOUND: Final = 404
 OUT_OF_ORDER: Final = 409
+UNAVAILABLE: Final = 503  # now: no node leads the queue, or the lease is on its way to the next one
 FULL: Final = 507
+PAUSE_S: Final = 0.1  # before a request or a read is tried again
 RENEWALS: Final = 3  # in the time limit of a lease
 
 Ask = Callable[[Management], Awaitable[object]]
@@ -139,14 +145,28 @@ class QueueLease:
             except RequestFailed as error:  # Asked again it would be refused again.
                 return error
 
-        try:
-            answer = self._leaders.ask(work)
-        except FAULTS as error:
-            raise ReadError(f"{self._name}: {error or 'no answer'}") from error
+        answer = self._patiently(work)
         if isinstance(answer, RequestFailed):
             kind = REFUSALS.get(answer.status, ReadError)
             raise kind(f"{self._name}: {answer}") from answer
         return cast(Any, answer)
+
+    def _patiently(self, work: Callable[[Nodes], Awaitable[object]]) -> object:
+        """What `work` gives while a node leads the queue: a request that is carried out twice is
+        answered as the first one was. ReadError: no node answers in time."""
+        deadline = time.monotonic() + self._options.timeout_s
+        while True:
+            try:
+                answer = self._leaders.ask(work)
+            except FAULTS as error:
+                if time.monotonic() >= deadline or isinstance(error, LoginFailed):
+                    raise ReadError(f"{self._name}: {error or 'no answer'}") from error
+                log.info("%s: asking again: %s", self._name, error or "no answer")
+            else:
+                is_there = getattr(answer, "status", 0) != UNAVAILABLE
+                if is_there or time.monotonic() >= deadline:
+                    return answer
+            time.sleep(PAUSE_S)
 
 
 class Gone(ReadError):
@@ -196,13 +216,47 @@ def read_batch(
 async def _batches(
     options: ReadOptions, number: int, first: int, count: int, address: str
 ) -> AsyncGenerator[pyarrow.RecordBatch, None]:
+    """What was read stays: after a fault the rest is read, where the lease is then."""
+    end, deadline = first + count, time.monotonic() + options.timeout_s
+    while first < end:
+        try:
+            async for batch in _rest(options, number, first, end - first, address):
+                first += batch.num_rows
+                deadline = time.monotonic() + options.timeout_s
+                yield batch
+        except FAULTS as error:
+            if time.monotonic() >= deadline or isinstance(error, LoginFailed):
+                raise
+            log.info("queue '%s': reading again: %s", options.queue, error or "no answer")
+            await asyncio.sleep(PAUSE_S)
+            address = await _address(options, address)
+
+
+async def _address(options: ReadOptions, before: str) -> str:
+    """Of the node that leads the queue now, as the node of `url` knows it, or the one of before."""
+    for place in ("", before):
+        nodes = Nodes(options)
+        try:
+            await nodes.open(url_at(options.url, place) if place else options.url)
+            return await nodes.address(options.queue) or place
+        except FAULTS as error:
+            log.info("queue '%s': where it is led: %s", options.queue, error or "no answer")
+        finally:
+            await nodes.close()
+    return before
+
+
+async def _rest(
+    options: ReadOptions, number: int, first: int, count: int, address: str
+) -> AsyncGenerator[pyarrow.RecordBatch, None]:
     async with await connected(options, address) as connection:
         runs = await _reading(connection, options, number, first, count)
         while count > 0:
-            rows = StreamRows(False)
-            while count > 0 and len(rows.bodies) < ROWS_MAX and rows.size < BATCH_BYTES_MAX:
+            rows = StreamRows(body_of)
+            while count > 0 and rows.count < ROWS_MAX and rows.size < BATCH_BYTES_MAX:
                 run = await runs.take(options.timeout_s)
-                count -= int(rows.add(run, 0))
+                rows.add_plain(run)
+                count -= int(run.count)
             yield batch_of(options.queue, rows)
 
 

@@ -14,10 +14,12 @@ from pyarrow import compute
 
 from warren.client import ClientError, Connection, Consumer, Message, connect
 from warren.client.links import LinkHandle, Quiet, Terms
-from warren.spark.columns import batch_of
+from warren.spark.columns import batch_of, body_of
 from warren.spark.leaders import FAULTS, Leaders, Look, Nodes, url_at
 from warren.spark.options import ReadOptions
+from warren.wire.amqp10.limits import Limits
 from warren.wire.amqp10.link import SENDER_SETTLED
+from warren.wire.amqp10.packed import PACKED_FILTER
 from warren.wire.amqp10.performatives import Attach, Flow, Source, Target
 from warren.wire.amqp10.rows import NotOfStream, StreamRows
 from warren.wire.amqp10.transfers import Transfers
@@ -33,6 +35,8 @@ OFFSET: Final = "x-stream-offset"
 CREDIT_FIRST: Final = 500  # messages, before their size is known
 CREDIT_MAX: Final = 20_000
 WINDOW_BYTES: Final = 8 << 20  # about so much is on its way
+PACKED_BYTES: Final = 128 << 10  # of a delivery with many messages
+DELIVERY_BYTES_MAX: Final = (512 << 20) + (1 << 20)  # the largest message that a broker takes
 ROWS_MAX: Final = 10_000  # of a batch
 BATCH_BYTES_MAX: Final = 16 << 20
 ELSEWHERE_S: Final = 10.0  # for a node that is not needed
@@ -166,14 +170,20 @@ def drawn(
 
 async def connected(options: ReadOptions, address: str) -> Connection:
     """To that node; to that of the options, if it cannot be reached or is not named."""
+    limits = Limits(
+        max_link_credit=0,
+        max_queue_credit=0,
+        message_bytes_max=DELIVERY_BYTES_MAX,
+        held_bytes_max=DELIVERY_BYTES_MAX,
+    )
     if address:
         try:
-            at = url_at(options.url, address)
-            return await connect(at, timeout_s=min(options.timeout_s, ELSEWHERE_S), follow=None)
+            at, timeout_s = url_at(options.url, address), min(options.timeout_s, ELSEWHERE_S)
+            return await connect(at, timeout_s=timeout_s, follow=None, limits=limits)
         except FAULTS as error:
             name = options.stream or options.queue
             log.warning("'%s': %s cannot be reached: %s", name, address, error)
-    return await connect(options.url, timeout_s=options.timeout_s, follow=None)
+    return await connect(options.url, timeout_s=options.timeout_s, follow=None, limits=limits)
 
 
 async def _batches(
@@ -188,13 +198,16 @@ async def _batches(
         await connection.attach([runs.handle])
         wanted, is_over = begin, False
         while not is_over:
-            rows = StreamRows()
-            while not is_over and len(rows.offsets) < ROWS_MAX and rows.size < BATCH_BYTES_MAX:
+            rows = StreamRows(body_of)
+            while not is_over and rows.count < ROWS_MAX and rows.size < BATCH_BYTES_MAX:
                 run = await runs.take(options.timeout_s)
-                is_over = rows.add(run, end) < run.count or rows.offsets[-1] == end - 1
-            if rows.offsets:
-                _check(options, wanted, rows.offsets)
-                wanted = rows.offsets[-1] + 1
+                if runs.is_packed:
+                    rows.add_packed(run, end)
+                else:
+                    rows.add(run, end)
+                is_over = rows.is_complete
+            if rows.count:
+                wanted = _checked(options, wanted, rows.runs)
                 yield batch_of(options.stream, rows)
         if wanted < end:
             _check_gap(options, wanted, end)
@@ -212,11 +225,13 @@ async def _selected(
             raise ReadError(f"stream '{options.stream}': the broker does not apply 'filter'")
         is_over = False
         while not is_over:
-            rows = StreamRows()
-            while not is_over and len(rows.offsets) < ROWS_MAX and rows.size < BATCH_BYTES_MAX:
+            rows = StreamRows(body_of)
+            while not is_over and rows.count < ROWS_MAX and rows.size < BATCH_BYTES_MAX:
                 run = await runs.next()
-                is_over = run is None or rows.add(run, end) < run.count
-            if rows.offsets:
+                if run is not None:
+                    rows.add(run, end)
+                is_over = run is None or rows.is_complete
+            if rows.count:
                 yield batch_of(options.stream, rows)
         first = await connection.consumer(_address(options), credit=1, filters=_from(begin))
         found = _offset(await _first(first, options))
@@ -228,6 +243,8 @@ def _terms(options: ReadOptions, begin: int) -> Terms:
     filters = _from(begin)
     if options.filter:
         filters[SQL_FILTER] = Described(SQL_FILTER, options.filter)
+    else:
+        filters[PACKED_FILTER] = Described(PACKED_FILTER, True)
     return Terms(
         name="spark",
         as_receiver=True,
@@ -239,6 +256,8 @@ def _terms(options: ReadOptions, begin: int) -> Terms:
 
 class Runs(Quiet):
     """The messages that a link receives, as the connection finds them: in runs."""
+
+    is_packed = False  # each delivery has many messages (`rows.StreamRows.add_packed`)
 
     def __init__(self, connection: Connection, terms: Terms) -> None:
         self.handle = LinkHandle(connection, terms, self)
@@ -265,6 +284,10 @@ class Runs(Quiet):
     # What the link tells
 
     def on_up(self, attach: Attach) -> None:
+        source = attach.source
+        self.is_packed = source is not None and PACKED_FILTER in (source.filter or {})
+        if self.is_packed:
+            self._credit = WINDOW_BYTES // PACKED_BYTES
         self._grant()
 
     def on_received(self, run: Transfers) -> None:
@@ -328,14 +351,13 @@ class DrainedRuns(Runs):
             self._changed.set()
 
 
-def _check(options: ReadOptions, wanted: int, offsets: list[int]) -> None:
-    """ReadError: an offset is missing, or comes twice."""
-    if offsets[0] == wanted and offsets[-1] - wanted == len(offsets) - 1:
-        return  # They rise, so none is missing.
-    for found in offsets:
-        if found != wanted:
-            _check_gap(options, wanted, found)
-        wanted = found + 1
+def _checked(options: ReadOptions, wanted: int, runs: list[tuple[int, int]]) -> int:
+    """The offset that is wanted next. ReadError: an offset is missing, or comes twice."""
+    for first, count in runs:
+        if first != wanted:
+            _check_gap(options, wanted, first)
+        wanted = first + count
+    return wanted
 
 
 def _check_gap(options: ReadOptions, wanted: int, found: int) -> None:

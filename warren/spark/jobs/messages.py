@@ -76,7 +76,7 @@ def dead_letters(spark: SparkSession, folder: str) -> Report:
     found = kept.select(
         F.col("annotations")[DEATH_QUEUE].alias("from"),
         F.col("annotations")[DEATH_REASON].alias("reason"),
-        F.expr(ladder).alias("ladder"),
+        F.coalesce(F.expr(ladder), F.lit("")).alias("ladder"),
         F.col("queue").alias("to"),
     )
     counted = found.where("`from` IS NOT NULL").groupBy("from", "reason", "ladder", "to").count()
@@ -98,9 +98,10 @@ def dead_letter_reference(messages: Iterable[Mapping[str, Any]]) -> Report:
     """The same of rows in memory, in plain Python: what the job must equal."""
     counts: Counter[Chain] = Counter()
     for each in messages:
-        annotations = dict(each["annotations"])
+        annotations = dict(each["annotations"] or {})
         if DEATH_QUEUE in annotations:
-            steps = [f"{d['queue']} {d['reason']} x{d['count']}" for d in reversed(each["deaths"])]
+            deaths = reversed(each["deaths"] or ())
+            steps = [f"{d['queue']} {d['reason']} x{d['count']}" for d in deaths]
             first = annotations[DEATH_QUEUE], annotations.get(DEATH_REASON)
             counts[*first, ", ".join(steps), each["queue"]] += 1
     return dead_letter_table(counts)

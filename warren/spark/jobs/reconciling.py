@@ -147,7 +147,7 @@ def reconciliation_reference(messages: Iterable[Mapping[str, Any]]) -> Report:
     for each in messages:
         if each["exchange"] != TRACE:
             continue
-        headers, annotations = dict(each["headers"]), dict(each["annotations"])
+        headers, annotations = dict(each["headers"] or {}), dict(each["annotations"] or {})
         properties = json.loads(annotations.get(PROPERTIES, "{}"))
         name = properties.get("message_id") or sha1(each["body"]).hexdigest()
         origin = properties.get("headers", {}).get("x-first-death-queue")
