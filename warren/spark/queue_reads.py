@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 import pyarrow
 
-from warren.client import Connection, LoginFailed, RequestFailed
+from warren.client import Connection, LoginFailed, PeerError, RequestFailed
 from warren.client.links import Terms
 from warren.client.management import Management
 from warren.spark.columns import batch_of, body_of
@@ -32,6 +32,7 @@ from warren.spark.stream_reads import (
     connected,
     drawn,
 )
+from warren.wire.amqp10.errors import Condition
 from warren.wire.amqp10.link import SENDER_SETTLED
 from warren.wire.amqp10.performatives import Source, Target
 from warren.wire.amqp10.rows import StreamRows
@@ -83,6 +84,7 @@ class QueueLease:
         self._options = options
         self._path = f"/leases/{quote(options.queue, safe='')}/{quote(options.lease, safe='')}"
         self._name = f"queue '{options.queue}', lease '{options.lease}'"
+        self._patience_s: float = options.timeout_s
         self._renewal: Renewal | None = None
         self._settled = 0  # the highest number that was committed here
 
@@ -100,7 +102,8 @@ class QueueLease:
         return Standing(tuple(held), int(answer["newest_batch"]), int(answer["ready"]))
 
     def renew(self) -> None:
-        """As `open`, once."""
+        """As `open`, once, and only if the broker answers now."""
+        self._patience_s = 0.0
         self._opened()
 
     def fetch(self, number: int, messages_max: int | None, bytes_max: int | None) -> Held:
@@ -131,6 +134,7 @@ class QueueLease:
             return
         self._renewal.stop()
         self._renewal = None
+        self._patience_s = 0.0
         try:
             if not self._asked("GET", self._path)["batches"]:
                 self._asked("DELETE", self._path)
@@ -154,12 +158,12 @@ class QueueLease:
     def _patiently(self, work: Callable[[Nodes], Awaitable[object]]) -> object:
         """What `work` gives while a node leads the queue: a request that is carried out twice is
         answered as the first one was. ReadError: no node answers in time."""
-        deadline = time.monotonic() + self._options.timeout_s
+        deadline = time.monotonic() + self._patience_s
         while True:
             try:
                 answer = self._leaders.ask(work)
             except FAULTS as error:
-                if time.monotonic() >= deadline or isinstance(error, LoginFailed):
+                if time.monotonic() >= deadline or is_final(error):
                     raise ReadError(f"{self._name}: {error or 'no answer'}") from error
                 log.info("%s: asking again: %s", self._name, error or "no answer")
             else:
@@ -167,6 +171,15 @@ class QueueLease:
                 if is_there or time.monotonic() >= deadline:
                     return answer
             time.sleep(PAUSE_S)
+
+
+def is_final(error: Exception) -> bool:
+    """Whether the broker would say the same again. A lease that is not there may be on its way."""
+    if isinstance(error, RequestFailed):
+        return error.status != UNAVAILABLE
+    if isinstance(error, PeerError):
+        return error.condition in (Condition.UNAUTHORIZED_ACCESS, Condition.NOT_ALLOWED)
+    return isinstance(error, LoginFailed)
 
 
 class Gone(ReadError):
@@ -225,7 +238,7 @@ async def _batches(
                 deadline = time.monotonic() + options.timeout_s
                 yield batch
         except FAULTS as error:
-            if time.monotonic() >= deadline or isinstance(error, LoginFailed):
+            if time.monotonic() >= deadline or is_final(error):
                 raise
             log.info("queue '%s': reading again: %s", options.queue, error or "no answer")
             await asyncio.sleep(PAUSE_S)
