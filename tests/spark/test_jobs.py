@@ -19,6 +19,7 @@ from warren.spark.jobs.histories import (
     judge_report,
     judge_table,
     judged,
+    kept_reference,
     latency_reference,
     latency_report,
 )
@@ -103,6 +104,28 @@ def test_latencies_are_those_of_plain_python(spark: SparkSession, tmp_path: Path
     assert [row[0] for row in found.rows] == ["q0", "q1", "q2"]
 
 
+def test_histories_are_kept_once(spark: SparkSession, tmp_path: Path) -> None:
+    runs, lake = tmp_path / "runs", tmp_path / "lake"
+    runs.mkdir()
+    keep = ("histories", "--vhost", "a b", runs, lake)
+    for seed in range(2):
+        record(runs / f"{seed}.jsonl", seed, 100)
+        _, found = ran(*keep)
+        wanted = kept_reference({f"{runs}/{seed}.jsonl": read(runs / f"{seed}.jsonl")})
+        assert found == json.loads(wanted.json()) and found["rows"]
+    _, found = ran(*keep)
+    assert found["rows"] == []
+    rows = spark.read.parquet(str(lake / "histories")).orderBy("file", "line").collect()
+    assert {row.vhost for row in rows} == {"a b"}
+    events = [event for seed in range(2) for event in read(runs / f"{seed}.jsonl")]
+    again = [
+        {name: row[name] for name in ("at_ns", "event", "queue", "id") if row[name] is not None}
+        | json.loads(row.details)
+        for row in rows
+    ]
+    assert again == events
+
+
 @pytest.mark.parametrize("content", ["[]\n", "nonsense\n", '{"event":"confirmed","id":"a:1"}\n'])
 def test_what_is_no_history_is_named(spark: SparkSession, tmp_path: Path, content: str) -> None:
     path = tmp_path / "bad.jsonl"
@@ -119,7 +142,7 @@ def ran(*arguments: object) -> tuple[int, Any]:
     assert session is not None
     options = parser().parse_args([str(each) for each in arguments])
     report: Report = options.job(session, options)
-    assert "<svg" in report.html() and report.title in report.text()
+    assert ("<svg" in report.html()) == bool(report.rows) and report.title in report.text()
     return int(report.is_bad), json.loads(report.json())
 
 

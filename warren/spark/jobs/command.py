@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 import warren.spark
 from warren.spark.jobs.capacity import capacity
-from warren.spark.jobs.histories import judge_report, latency_report
+from warren.spark.jobs.histories import judge_report, keep_histories, latency_report
 from warren.spark.jobs.loads import SHARE_PERCENT, hot_queues, placement, tenants
 from warren.spark.jobs.messages import JobFailed, dead_letters, lake, replay
 from warren.spark.jobs.metrics import sample
@@ -75,6 +75,10 @@ def parser() -> argparse.ArgumentParser:
     each.add_argument("--unordered", action="store_true", help="no order was promised")
     each = _job(jobs, "latency", "histories: end-to-end latency by queue", _latency)
     each.add_argument("histories", help="file, folder or pattern")
+    each = _job(jobs, "histories", "keep histories as Parquet by vhost and day", _histories)
+    each.add_argument("--vhost", default="/", help="that the clients used; default /")
+    each.add_argument("histories", help="file or folder")
+    each.add_argument("folder")
     _metrics(jobs)
     return made
 
@@ -165,6 +169,10 @@ def _reconcile(spark: SparkSession, options: argparse.Namespace) -> Report:
 
 def _judge(spark: SparkSession, options: argparse.Namespace) -> Report:
     return judge_report(spark, options.histories, not options.unordered)
+
+
+def _histories(spark: SparkSession, options: argparse.Namespace) -> Report:
+    return keep_histories(spark, options.histories, options.folder, options.vhost)
 
 
 def _latency(spark: SparkSession, options: argparse.Namespace) -> Report:

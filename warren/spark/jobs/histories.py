@@ -1,4 +1,4 @@
-"""Histories of clients (`warren.testing.history`), judged and measured by Spark.
+"""Histories of clients (`warren.testing.history`), judged, measured and kept by Spark.
 
 Each history is read by one task, with the rules of plain Python; so thousands of them are judged
 in parallel, and a result is the same as that of `warren.testing.history.judge`. Paths are those of
@@ -6,7 +6,9 @@ pyarrow: files of this machine, or addresses such as s3://BUCKET/FOLDER.
 """
 
 import io
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,6 +28,9 @@ READ_BYTES: Final = 1 << 20
 JUDGED: Final = """file string, error string, summary string, kind string, count bigint,
     line bigint, meaning string"""
 MEASURED: Final = "file string, error string, queue string, ns bigint"
+KEPT: Final = """file string, error string, line bigint, at_ns bigint, event string, queue string,
+    id string, details string"""
+OWN: Final = ("at_ns", "event", "queue", "id")  # fields with columns of their own
 
 Events = Iterator[dict[str, Any]]
 Row = tuple[object, ...]
@@ -54,10 +59,9 @@ def _opened(path: str) -> tuple[Any, str]:
 
 
 def each_history(
-    spark: SparkSession, path: str, schema: str, work: Callable[[Events], Iterable[Row]]
+    spark: SparkSession, files: list[str], schema: str, work: Callable[[Events], Iterable[Row]]
 ) -> DataFrame:
     """Rows that `work` makes of each history, behind its file and why it is none (or null)."""
-    files = files_in(path)
     names = [each.split()[0] for each in schema.split(",")]
 
     def rows(file: str) -> Iterator[Row]:
@@ -91,7 +95,7 @@ def _batches(names: list[str], rows: Iterator[Row]) -> Iterator[pyarrow.RecordBa
 
 def _batch(names: list[str], rows: list[Row]) -> pyarrow.RecordBatch:
     columns = [[row[place] for row in rows] for place in range(len(names))]
-    types = {"count": pyarrow.int64(), "line": pyarrow.int64(), "ns": pyarrow.int64()}
+    types = dict.fromkeys(("count", "line", "ns", "at_ns"), pyarrow.int64())
     arrays = [
         pyarrow.array(values, types.get(name, pyarrow.string()))
         for name, values in zip(names, columns, strict=True)
@@ -117,7 +121,7 @@ def judge_report(spark: SparkSession, path: str, ordered: bool = True) -> Report
     def work(events: Events) -> Iterable[Row]:
         return judged(events, ordered)
 
-    rows = checked(each_history(spark, path, JUDGED, work).collect())
+    rows = checked(each_history(spark, files_in(path), JUDGED, work).collect())
     return judge_table([row[:1] + row[2:] for row in rows])
 
 
@@ -148,7 +152,7 @@ def judge_table(rows: Sequence[Sequence[Any]]) -> Report:
 
 def latency_report(spark: SparkSession, path: str) -> Report:
     """End-to-end latency by queue: from before a message is sent to its first delivery."""
-    found = each_history(spark, path, MEASURED, latencies).cache()
+    found = each_history(spark, files_in(path), MEASURED, latencies).cache()
     checked(found.where("error IS NOT NULL").take(1))
     measured = found.groupBy("queue").agg(
         F.count("*").alias("messages"), *_percentiles(), F.max("ns").alias("largest")
@@ -198,3 +202,49 @@ def latency_reference(events: Events) -> Report:
         ms = [values[place] / NS_PER_MS for place in (*places, -1)]
         rows.append((queue, len(values), *ms))
     return latency_table(rows)
+
+
+# Keeping
+
+
+def keep_histories(spark: SparkSession, path: str, folder: str, vhost: str) -> Report:
+    """Append the events of histories that are not kept yet to Parquet, by vhost and day."""
+    target = f"{folder}/histories"
+    files = files_in(path)
+    system, place = _opened(target)
+    if system.get_file_info(place).type == fs.FileType.Directory:
+        known = {row.file for row in spark.read.parquet(target).select("file").distinct().collect()}
+        files = [each for each in files if each not in known]
+    if not files:
+        return kept_table({})
+    found = each_history(spark, files, KEPT, kept).cache()
+    checked(found.where("error IS NOT NULL").take(1))
+    rows = found.drop("error").withColumns({"vhost": F.lit(vhost), "day": F.current_date()})
+    rows.write.mode("append").partitionBy("vhost", "day").parquet(target)
+    counted = found.groupBy("file", "event").count().collect()
+    found.unpersist()
+    return kept_table({(row[0], row[1]): row[2] for row in counted})
+
+
+def kept(events: Events) -> Iterator[Row]:
+    """Number of the line, the fields that all histories have, and the others as JSON."""
+    for line, event in enumerate(events, 1):
+        others = {name: value for name, value in event.items() if name not in OWN}
+        yield (line, *(event.get(name) for name in OWN), json.dumps(others))
+
+
+def kept_table(counts: Mapping[tuple[str, str], int]) -> Report:
+    rows = [(Path(file).name, event, count) for (file, event), count in sorted(counts.items())]
+    columns = ("history", "event", "events")
+    title = (
+        f"{sum(counts.values()):,} events of {len({row[0] for row in rows})} histories were kept"
+    )
+    return Report(title, columns, rows, "events", columns[:2])
+
+
+def kept_reference(histories: Mapping[str, Events]) -> Report:
+    """The same of histories by file, in plain Python: what the job must equal."""
+    counts: Counter[tuple[str, str]] = Counter()
+    for file, events in histories.items():
+        counts.update((file, event["event"]) for event in events)
+    return kept_table(counts)
