@@ -18,6 +18,7 @@ if shutil.which("java") is None:
     pytest.skip("java is not there", allow_module_level=True)
 
 
+from tests.conformance.http_api import HttpApi
 from warren.client import Message, connect
 from warren.testing import Broker
 
@@ -102,6 +103,34 @@ def test_what_cannot_be_read_is_named(
     shown = str(failed.value)
     assert text in shown or (text == "password" and "refused" in shown.lower())
     assert "guest:wrong" not in shown
+
+
+def test_rights_that_are_missing_are_named(
+    spark: Any, url: str, warren_broker: Broker, tmp_path: Path
+) -> None:
+    declare(url, "log", "stream")
+    declare(url, "orders", "quorum")
+    publish(url, "log", 0, 1)
+    api = HttpApi(warren_broker.management_url)
+    vhost = url.rpartition("/")[2]
+    api.put("/users/reader", {"password": "secret", "tags": ""})
+    try:
+        api.put(f"/permissions/{vhost}/reader", {"configure": "", "write": "", "read": ""})
+        given = url.replace("guest:guest", "reader:secret")
+        row = spark.range(1).selectExpr("'x' AS body")
+        with pytest.raises(Exception, match="access to queue 'log' .* refused for user 'reader'"):
+            load(spark, given, stream="log").collect()
+        with pytest.raises(Exception, match="access to .* refused for user 'reader'"):
+            row.write.format("warren").options(url=given, queue="orders").mode("append").save()
+        leased = spark.readStream.format("warren").options(url=given, queue="orders", lease="l")
+        query = leased.load().writeStream.format("noop")
+        query = query.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True)
+        with pytest.raises(
+            Exception, match="access to queue 'orders' .* refused for user 'reader'"
+        ):
+            query.start().awaitTermination(100)
+    finally:
+        api.delete("/users/reader")
 
 
 def test_options_are_checked_when_the_frame_is_made(spark: Any, url: str) -> None:
