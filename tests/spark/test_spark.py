@@ -118,15 +118,15 @@ def test_rights_that_are_missing_are_named(
         api.put(f"/permissions/{vhost}/reader", {"configure": "", "write": "", "read": ""})
         given = url.replace("guest:guest", "reader:secret")
         row = spark.range(1).selectExpr("'x' AS body")
-        with pytest.raises(Exception, match="access to queue 'log' .* refused for user 'reader'"):
+        with pytest.raises(Exception, match=r"access to queue 'log' .* refused for user 'reader'"):
             load(spark, given, stream="log").collect()
-        with pytest.raises(Exception, match="access to .* refused for user 'reader'"):
+        with pytest.raises(Exception, match=r"access to .* refused for user 'reader'"):
             row.write.format("warren").options(url=given, queue="orders").mode("append").save()
         leased = spark.readStream.format("warren").options(url=given, queue="orders", lease="l")
         query = leased.load().writeStream.format("noop")
         query = query.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True)
         with pytest.raises(
-            Exception, match="access to queue 'orders' .* refused for user 'reader'"
+            Exception, match=r"access to queue 'orders' .* refused for user 'reader'"
         ):
             query.start().awaitTermination(100)
     finally:
