@@ -191,10 +191,9 @@ def main() -> None:
 
     import warren.spark
 
-    spark = (
-        SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
-    )
-    spark.sparkContext.setLogLevel("ERROR")
+    settings = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
+    spark = SparkSession.builder.master("local[2]").config(map=settings).getOrCreate()
+    spark.sparkContext.setLogLevel("OFF")
     warren.spark.register(spark)
     with Node() as node, tempfile.TemporaryDirectory() as name:
         kinds = {"log": "stream", "late": "stream", "out": "quorum"}
