@@ -352,7 +352,7 @@ def cluster_plan(api: Api, options: Options, out: TextIO) -> None:
     show(rows, PLAN_COLUMNS, options, out)
 
 
-def planned(api: Api) -> list[Row]:
+def planned(api: Api) -> list[dict[str, object]]:
     """What a rebalance would move, and what the node advises by the traffic that it sees."""
     plan = api.get_object("/api/cluster/plan")
     moves = [{**row, "why": "balance"} for row in listed(plan, "moves")]
@@ -363,7 +363,7 @@ def planned(api: Api) -> list[Row]:
     return [{**row, "result": TO_MOVE} for row in (*moves, *traffic)]
 
 
-def advised(api: Api, file: str) -> list[Row]:
+def advised(api: Api, file: str) -> list[dict[str, object]]:
     """The moves of the job `placement` (`python -m warren.spark --json placement`), looked at
     beside the queues as they are now."""
     try:
