@@ -2,9 +2,9 @@
 
 A node tells them which messages each batch of a lease holds, before it answers its client (`tell`).
 The node that leads the queue next ends the session that held them, and takes the same messages
-under a session of its own (`Leases`, `Lease.restore`). What was told is forgotten when the lease is
-over, or after twice its time limit. It is in memory alone: a lease that is not told in time, or
-not to the next leader, is lost with its node, and its messages are ready again.
+under a session of its own (`Leases`, `Lease.restore`). A node forgets what it has heard when the
+lease is over, or after twice its time limit. All this is in memory alone: a lease of which the next
+leader has not heard is lost with its node, and its messages are ready again.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ Key = tuple[int, str]  # uid of the queue, name of the lease
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """A lease of another node, as it was told last."""
+    """A lease of another node, as that has described it last."""
 
     user: str
     session: SessionId  # that holds the messages
@@ -44,7 +44,7 @@ class Handover:
     def __init__(
         self, status: "StatusChannel", monotonic_ms: Callable[[], int], heard: Callable[[], None]
     ) -> None:
-        """`heard` is called when something was told."""
+        """`heard` is called when another node has described a lease."""
         self.known: dict[Key, Standing] = {}
         self._status = status
         self._monotonic_ms = monotonic_ms

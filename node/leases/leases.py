@@ -36,7 +36,7 @@ log = logging.getLogger("warren.leases")
 
 LISTED: Final = "leases"  # questions to other nodes
 RELEASED: Final = "release_lease"
-TOLD_PARTS: Final = 4  # a lease that is renewed is told of so often in its time limit
+TOLD_PARTS: Final = 4  # so often in its time limit others hear of a lease that is renewed
 TIMEOUT_MS: Final = 300_000
 TIMEOUT_MS_MIN: Final = 1000
 TIMEOUT_MS_MAX: Final = 7 * 86_400_000

@@ -90,6 +90,18 @@ async def patiently(ask: Callable[[], Awaitable[T]]) -> T:
                 await asyncio.sleep(0.05)
 
 
+async def read_on(leased: Leased) -> None:
+    """What another node has fetched: messages 100 to 599 in batches 5 and 6; then the rest."""
+    for number, first, end in ((6, 400, 600), (5, 100, 400)):
+        reading = await leased.read(number, 0, end - first)
+        assert reading.bodies == bodies(first, end)
+        assert not reading.messages[0].first_acquirer, "they are redelivered"
+    assert (await leased.ask("POST", "spark/commit", {"batch": 6}))["messages"] == 500
+    assert await leased.fetch(7) == 400
+    assert await leased.bodies(7, 0, 400) == bodies(600, 1000)
+    assert (await leased.ask("POST", "spark/commit", {"batch": 7}))["messages"] == 400
+
+
 @pytest.mark.parametrize(
     ("kind", "is_killed"), [("quorum", False), ("quorum", True), ("mirrored", True)]
 )
@@ -126,16 +138,6 @@ def test_the_next_leader_goes_on_with_the_same_batches(
         with pytest.raises(RequestFailed, match="batch 4 is out of order"):
             await leased.fetch(4)
 
-    async def read(leased: Leased) -> None:
-        for number, first, end in ((6, 400, 600), (5, 100, 400)):
-            reading = await leased.read(number, 0, end - first)
-            assert reading.bodies == bodies(first, end)
-            assert not reading.messages[0].first_acquirer, "they are redelivered"
-        assert (await leased.ask("POST", "spark/commit", {"batch": 6}))["messages"] == 500
-        assert await leased.fetch(7) == 400
-        assert await leased.bodies(7, 0, 400) == bodies(600, 1000)
-        assert (await leased.ask("POST", "spark/commit", {"batch": 7}))["messages"] == 400
-
     try:
         at(cluster, 1, begin)
         if is_killed:
@@ -149,7 +151,7 @@ def test_the_next_leader_goes_on_with_the_same_batches(
             api.post("/queues/quorum/%2F/orders/leader", {"node": "n2"})
         eventually(lambda: leader() in ("n2", "n3"))
         at(cluster, 3, again)
-        at(cluster, int(leader()[1:]), read)
+        at(cluster, int(leader()[1:]), read_on)
         if is_killed:
             cluster.start([1])
         held = [("spark", leader(), 0)]
