@@ -228,6 +228,7 @@ COMPILED = [
     "warren/wire/amqp091/deliver.py",
     "warren/wire/amqp091/events.py",
     "warren/wire/amqp091/fields.py",
+    "warren/wire/amqp091/forward.py",
     "warren/wire/amqp091/lane.py",
     "warren/wire/amqp091/methods.py",
     "warren/wire/amqp091/properties.py",

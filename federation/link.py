@@ -27,12 +27,15 @@ from warren.client import amqp091
 from warren.client.errors import ClientError, RequestFailed
 from warren.wire.amqp091.contents import content_parts
 from warren.wire.amqp091.deliver import build
+from warren.wire.amqp091.fields import encode_table
+from warren.wire.amqp091.forward import forwarded
 from warren.wire.amqp091.properties import BasicProperties, decode_properties
 
 PURPOSE: Final[Mapping[str, object]] = {"x-internal-purpose": "federation"}
 ASK_FOR_IDS: Final[Mapping[str, object]] = {"x-delivery-ids": True}
 DELIVERY_ID: Final = "x-delivery-id"
 FANOUT: Final = "fanout"
+RECEIVED_FROM_KEY: Final = RECEIVED_FROM.encode()
 UNKNOWN_TYPE: Final = "unknown exchange type"
 PRIORITY: Final = -1  # of consumers at the upstream: its own consumers come first
 NOT_FOUND: Final = 404
@@ -147,6 +150,7 @@ class Upstream:
         self._shown = shown
         self._dialler = dialler
         self.place = Place("", self.vhost)
+        self._entries: tuple[bytes, bytes] | None = None  # of headers; by redelivered
 
     @property
     def vhost(self) -> str:
@@ -168,13 +172,33 @@ class Upstream:
         config = self.config
         return upstream_queue(config.remote_exchange, self.vhost, here, config.name)
 
+    def _hops(self, headers: Mapping[str, object], redelivered: bool) -> list[object]:
+        hop: dict[str, object] = {"uri": self._shown, self.config.kind: self.config.remote}
+        return received_from(headers, hop, redelivered, self.place)
+
+    def quickly(self, content: bytes, exchange: str, key: bytes | None, bits: int) -> bytes | None:
+        """The message for this cluster, if it passes its first link and only has to say so; None:
+        its properties must be looked at."""
+        config = self.config
+        if config.marks_ids or config.max_hops < 1:
+            return None
+        if self._entries is None:
+            self._entries = (self._entry(False), self._entry(True))
+        plain, again = self._entries
+        return forwarded(
+            content, exchange, key, plain, again, RECEIVED_FROM_KEY, config.trust_user_id, bits
+        )
+
+    def _entry(self, redelivered: bool) -> bytes:
+        """The header of a message that comes from its publisher, encoded."""
+        return encode_table({RECEIVED_FROM: self._hops({}, redelivered)})[4:]
+
     def prepare(
         self, delivery: amqp091.Delivery, properties: BasicProperties, headers: dict[str, object]
     ) -> None:
         """Note in the headers that the message came from there, and which one it is."""
         config = self.config
-        hop: dict[str, object] = {"uri": self._shown, config.kind: config.remote}
-        headers[RECEIVED_FROM] = received_from(headers, hop, delivery.redelivered, self.place)
+        headers[RECEIVED_FROM] = self._hops(headers, delivery.redelivered)
         if config.marks_ids:
             mark_id(headers, properties.message_id, f"{config.upstream}/{config.remote}")
         properties.headers = headers
@@ -323,6 +347,9 @@ class ExchangeSource:
         """The message for the exchange here; None: it has been here, or has come far enough."""
         assert isinstance(delivery, amqp091.Delivery)
         content = delivery.content
+        found = self._upstream.quickly(content, self._config.name, None, 0)
+        if found is not None:
+            return found
         encoded, body = content_parts(content, 0, len(content))
         properties = decode_properties(encoded)
         headers = dict(properties.headers or {})
@@ -399,12 +426,15 @@ class QueueSource:
     def rewritten(self, delivery: AnyDelivery) -> bytes | None:
         """The message for the queue here."""
         assert isinstance(delivery, amqp091.Delivery)
-        content = delivery.content
+        content, key = delivery.content, self._config.name.encode()
+        found = self._upstream.quickly(content, "", key, 1)
+        if found is not None:
+            return found
         encoded, body = content_parts(content, 0, len(content))
         properties = decode_properties(encoded)
         headers = dict(properties.headers or {})
         self._upstream.prepare(delivery, properties, headers)
-        return build("", self._config.name.encode(), properties.encode(), body, bits=1)
+        return build("", key, properties.encode(), body, bits=1)
 
 
 async def until_lost(

@@ -359,6 +359,7 @@ class Node:
             "paging of bodies": self._page_out,
             "free disk space": monitor.run,
             "shovels and federation links": links.run,
+            "warm standbys": links.standbys.run,
         }
         watchers = [loop.create_task(supervised(*each)) for each in watching.items()]
         if self._keepers:

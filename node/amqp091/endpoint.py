@@ -328,7 +328,11 @@ class Endpoint091:
     def _open(self, vhost: str) -> None:
         broker = self.broker
         access = FULL_ACCESS if self.is_internal else self.access
-        error = vhost_refusal(access, self.user, vhost, broker.definitions.has_vhost(vhost))
+        known, is_standby = (
+            broker.definitions.has_vhost(vhost),
+            broker.definitions.is_standby(vhost),
+        )
+        error = vhost_refusal(access, self.user, vhost, known, is_standby)
         if error is None and not self.is_internal:
             error = broker.client_limits.connection_refusal(self.user, vhost)
         if error is not None:

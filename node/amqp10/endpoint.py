@@ -392,9 +392,13 @@ class Endpoint10:
     def _open(self, asked: Open) -> None:
         broker = self.broker
         vhost = vhost_of(asked.hostname, broker.config.default_vhost)
-        refusal = vhost_refusal(self.access, self.user, vhost, broker.definitions.has_vhost(vhost))
+        known, is_standby = (
+            broker.definitions.has_vhost(vhost),
+            broker.definitions.is_standby(vhost),
+        )
+        refusal = vhost_refusal(self.access, self.user, vhost, known, is_standby)
         condition = Condition.NOT_ALLOWED
-        if refusal is not None and broker.definitions.has_vhost(vhost):
+        if refusal is not None and known and not is_standby:
             condition = Condition.UNAUTHORIZED_ACCESS
         if refusal is None:
             refusal = broker.client_limits.connection_refusal(self.user, vhost)

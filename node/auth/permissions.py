@@ -91,11 +91,16 @@ class PermissionCache:
         self._patterns = expressions and tuple(compiled_pattern(each) for each in expressions)
 
 
-def vhost_refusal(access: AccessView, user: str, vhost: str, exists: bool) -> ProtocolError | None:
+def vhost_refusal(
+    access: AccessView, user: str, vhost: str, exists: bool, is_standby: bool = False
+) -> ProtocolError | None:
     """Why this user may not open this vhost (530); None if the user may."""
     if not exists:
         return ProtocolError(ReplyCode.NOT_ALLOWED, f"vhost {vhost} not found")
     if access.permissions(user, vhost) is None:
         text = f"access to vhost '{vhost}' refused for user '{user}'"
+        return ProtocolError(ReplyCode.NOT_ALLOWED, text)
+    if is_standby:
+        text = f"vhost '{vhost}' is the warm standby of another cluster and is not promoted"
         return ProtocolError(ReplyCode.NOT_ALLOWED, text)
     return None

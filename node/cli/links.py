@@ -112,7 +112,41 @@ def _pause_path(api: Api, options: Options) -> str:
     return path("federation-links", "vhost", vhost, options.link, "pause")
 
 
+STANDBYS: Final = (
+    "vhost", "state", "rpo_seconds", "messages", "queues", "error", "uri", "synced_at",
+)  # fmt: skip
+FORCE: Final = Argument("--force", is_flag=True)
+
+
+def _standby_status(api: Api, options: Options, out: TextIO) -> None:
+    announce("Listing warm standbys of the cluster ...", options, out)
+    rows = [dict.fromkeys(STANDBYS, "") | row for row in api.get_list("/api/standbys")]
+    show(rows, STANDBYS, options, out)
+
+
+def _promote_standby(api: Api, options: Options, out: TextIO) -> None:
+    announce('Promoting the standby of vhost "{vhost}" ...', options, out)
+    row = api.post(path("standbys", options.vhost, "promote"), {"force": options.force})
+    if options.formatter == "json":
+        write_json(row, out)
+        return
+    age = row.get("rpo_seconds") if isinstance(row, dict) else None
+    if age is None:
+        print("The vhost serves clients. How old its messages are is not known.", file=out)
+    else:
+        text = f"It has all that the primary had confirmed until {age} seconds ago."
+        print(f"The vhost serves clients. {text}", file=out)
+
+
 LINKS: Final[Commands] = {
+    "standby_status": Verb("status of the warm standbys", "", (), _standby_status),
+    "promote_standby": Verb(
+        "have a warm standby serve clients; --force: also while its primary answers",
+        "",
+        (FORCE,),
+        _promote_standby,
+        True,
+    ),
     "federation_status": Verb(
         "status of the federation links", "", (ONLY_DOWN,), _federation_status
     ),

@@ -15,6 +15,7 @@ from queues.definitions.broker_objects import Binding, Destination, Exchange, Qu
 from queues.definitions.metadata import Metadata
 from queues.definitions.metadata_commands import Bind, Command, DeclareQueue, may_grow
 from queues.definitions.metadata_outcomes import Outcome, Refused
+from queues.definitions.standby import standby_parameter
 from warren.storage.wal import RESERVE
 from warren.wire.errors import ReplyCode
 
@@ -86,6 +87,10 @@ class BrokerDefinitions:
 
     def has_vhost(self, vhost: str) -> bool:
         return vhost in self._metadata.vhosts
+
+    def is_standby(self, vhost: str) -> bool:
+        """Whether it gets its messages from another cluster, and serves no client."""
+        return standby_parameter(self._metadata, vhost) is not None
 
     def queue(self, vhost: str, name: str) -> Queue | None:
         found = self._metadata.vhosts.get(vhost)

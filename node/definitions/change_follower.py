@@ -15,9 +15,18 @@ from node.definitions.queue_churn import QueueChurn
 from node.definitions.queue_registry import QueueRegistry
 from node.definitions.routes import RouteCaches, Routers
 from node.events.observers import Observers
-from queues.definitions.broker_objects import Binding, Exchange, Policy, Queue, User, VhostEntry
+from queues.definitions.broker_objects import (
+    Binding,
+    Exchange,
+    Parameter,
+    Policy,
+    Queue,
+    User,
+    VhostEntry,
+)
 from queues.definitions.metadata import Metadata
 from queues.definitions.metadata_outcomes import Added, Change, Outcome, Removed
+from queues.definitions.standby import STANDBY
 
 
 class ChangeFollower:
@@ -83,6 +92,10 @@ class ChangeFollower:
             self._policies.apply_to_exchange(subject)
         if isinstance(subject, Policy):
             self._policies.changed(subject.vhost)
+        if isinstance(subject, Parameter) and subject.component == STANDBY:
+            self._policies.changed(subject.vhost)  # They have no effect in a standby.
+            if not isinstance(change, Removed):
+                self._connections.close_vhost(subject.vhost)
         if isinstance(subject, (VhostEntry, User)) and isinstance(change, Removed):
             self._remove_owner(subject)
         if isinstance(subject, Queue):

@@ -24,6 +24,7 @@ from queues.definitions.queue_options import (
     without_copies,
 )
 from queues.definitions.retroactive import exchange_of_ring, retroactive_count
+from queues.definitions.standby import standby_parameter, without_effects
 from queues.hosts.queue_core import DEFAULT, LAZY
 from queues.machine.options import Options
 from queues.placement.leader_traffic import OFF, mode_of
@@ -109,6 +110,8 @@ class EffectiveRules:
         declared = decode_arguments(queue.arguments)
         kind = queue_type(declared)
         arguments = self.arguments_of(queue)
+        if standby_parameter(self._metadata, queue.vhost) is not None:
+            arguments = without_effects(arguments)
         quorum = kind == QUORUM
         replicated = quorum or len(queue.holders) > 0 or self._is_found(queue.uid)
         if replicated:

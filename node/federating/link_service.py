@@ -28,6 +28,7 @@ from node.federating.shovel_rows import shovel_row
 from node.federating.stored_uris import opened
 from node.federating.uri_key import secret_box
 from node.federating.wanted_links import SHOVEL, wanted_links, wanted_shovels
+from node.standby.standby_service import StandbyService
 from node.supervision import supervised
 from node.timers import until_next
 from queues.definitions.broker_objects import Parameter
@@ -68,6 +69,7 @@ class LinkService:
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker
         self._box: SecretBox | None = None
+        self.standbys = StandbyService(broker, lambda: self.box)
         self._owner = LinkOwner(broker.coordination, self._members)
         self._local = LocalSide(broker)
         self._dialler: Dialler | None = None  # once something runs here

@@ -2,8 +2,8 @@
 went.
 
 Between the answers to errors and the login: what is refused without a login is logged
-by the login. Not noted are requests that read, tries of a login, and publishes, which are messages
-and no changes.
+by the login. Not noted are requests that read (those of a standby too), tries of a login, and
+publishes, which are messages and no changes.
 """
 
 from typing import Final
@@ -17,7 +17,7 @@ from node.management.access import CALLER, LOGIN_PATH
 from node.management.replies import ApiError
 
 READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
-UNNOTED: Final = ("/publish", LOGIN_PATH)  # how paths end
+UNNOTED: Final = ("/publish", "/standby-feed", LOGIN_PATH)  # how paths end
 PATH_MAX: Final = 500
 NOTED: Final = web.RequestKey("noted", str)  # what its handler has to add to the outcome
 AUDIT: Final = web.AppKey("audit", Audit)

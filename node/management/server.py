@@ -53,6 +53,7 @@ from node.management.api.queue_messages import Letters
 from node.management.api.queues import Queues
 from node.management.api.security import Security
 from node.management.api.shovels import Shovels
+from node.management.api.standby import Standbys
 from node.management.api.streams import StreamClients
 from node.management.api.users import Users
 from node.management.api.vhosts import Vhosts
@@ -142,6 +143,7 @@ def of_running(context: Context) -> tuple[Resource, ...]:
     if context.links is not None:
         found.append(Shovels(context, context.links))
         found.append(FederationLinks(context, context.links))
+        found.append(Standbys(context, context.links.standbys))
     if context.leases is not None:
         found.append(LeaseLists(context, context.leases))
     if context.controls is not None:

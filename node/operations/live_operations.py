@@ -168,6 +168,8 @@ class LiveOperations:
         if self._broker.alarms.is_set():
             reason = self._broker.alarms.reason()
             raise PublishersBlocked(f"publishing is blocked by a resource alarm: {reason}")
+        if self._broker.definitions.is_standby(vhost):
+            raise PublishersBlocked(f"vhost '{vhost}' is a warm standby and is not promoted")
         data = build(exchange, routing_key, properties, payload)
         header_bytes, allowed = header_frame_bytes(data, 0), self._broker.wire_limits.frame_max
         if header_bytes > allowed:

@@ -23,12 +23,12 @@ body that cannot be read within READ_S is sent as `is_readable` False; the other
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from node.cluster.services.status_channel import NoAnswer, StatusChannel, Unanswerable
-from queues.bodies.store import BodyBudget
+from node.operations.body_access import BodyReads, BodySite
 from queues.conversion.annotated import annotated
 from queues.conversion.chunks import in_form_1
 from queues.definitions.broker_objects import Queue
@@ -48,7 +48,6 @@ ANSWER_BYTES: Final = 8 << 20
 PAYLOAD_MAX: Final = 4 << 20  # of one message; the rest is cut off
 RUNS: Final = 1000
 TRIES: Final = 3  # a body may move to another file while it is looked for
-READ_S: Final = 10.0
 PATIENCE_S: Final = 30.0  # for the answer of another node
 
 
@@ -98,13 +97,7 @@ class Queues(Protocol):
     def hosts(self) -> Awake: ...
 
 
-class BodyLog(Protocol):
-    def read(
-        self, file_id: int, offset: int, length: int, done: Callable[[bytes | Exception], None]
-    ) -> None: ...
-
-
-class Site(Protocol):
+class Site(BodySite, Protocol):
     """What it needs of the broker."""
 
     @property
@@ -112,12 +105,6 @@ class Site(Protocol):
 
     @property
     def metadata(self) -> Metadata: ...
-
-    @property
-    def budget(self) -> BodyBudget: ...
-
-    @property
-    def bodies(self) -> BodyLog: ...
 
     @property
     def operating(self) -> "Operating": ...
@@ -128,6 +115,7 @@ class Peeking:
 
     def __init__(self, broker: Site) -> None:
         self._broker = broker
+        self._reads = BodyReads(broker)
 
     def serve(self, status: StatusChannel) -> None:
         status.serve(PEEK, self._asked)
@@ -236,7 +224,7 @@ class Peeking:
             slot = host.store.find_live(seq) if machine.ready.within(seq, 1) else None
             if slot is None:
                 return None  # It has left, or its body was lost with a damaged part of the log.
-            found = await self._alone(slot.chunk, int(slot.index + seq - slot.first))
+            found = await self._reads.alone(slot.chunk, int(slot.index + seq - slot.first))
             if isinstance(found, Chunk):
                 words = machine.annotations.words.get(seq)
                 return found if words is None else annotated(found, 0, words)
@@ -252,46 +240,13 @@ class Peeking:
                 return False
             chunk = slot.chunk
             if chunk.page_id > 0 and chunk.data is None:
-                found = await self._read(chunk, 0, int(chunk.count()))
+                found = await self._reads.read(chunk, 0, int(chunk.count()))
             else:
-                alone = await self._alone(chunk, int(slot.index + seq - slot.first))
+                alone = await self._reads.alone(chunk, int(slot.index + seq - slot.first))
                 found = alone if isinstance(alone, Exception) else b""
             if not isinstance(found, Exception) or isinstance(found, TimeoutError):
                 return False
         return True
-
-    async def _alone(self, chunk: Chunk, index: int) -> Chunk | Exception:
-        """A copy of one message of a chunk; or why it could not be read."""
-        if chunk.data is not None:
-            start, end = chunk.span(index)
-            message: bytes | Exception = chunk.data[start:end]
-        else:
-            message = await self._read(chunk, index, index + 1)
-        if isinstance(message, Exception):
-            return message
-        offsets = bytes(4) + len(message).to_bytes(4, "little")
-        return Chunk(chunk.format_tag, message, 0, offsets, chunk.info, chunk.names)
-
-    async def _read(self, chunk: Chunk, index: int, end: int) -> bytes | Exception:
-        """Messages index..end-1 from where they are now; the file stays until they are read."""
-        answered: asyncio.Future[bytes | Exception] = asyncio.get_running_loop().create_future()
-
-        def done(result: bytes | Exception) -> None:
-            if not answered.done():
-                answered.set_result(result)
-
-        skipped = int(chunk.bytes_between(0, index))
-        length = int(chunk.bytes_between(index, end))
-        pager = self._broker.budget.pager
-        if pager is not None and chunk.page_id > 0:
-            pager.files.read(chunk.page_id, chunk.page_offset + skipped, length, done)
-        else:
-            self._broker.bodies.read(chunk.file_id, chunk.file_offset + skipped, length, done)
-        try:
-            async with asyncio.timeout(READ_S):
-                return await answered
-        except TimeoutError as error:
-            return error
 
 
 async def ask_leader(

@@ -90,9 +90,8 @@ def _open(endpoint: StreamConnection, fields: Fields) -> None:
     broker = endpoint.broker
     if not endpoint.user:
         raise BadFrame("the client has not logged in: it cannot open a vhost")
-    refusal = vhost_refusal(
-        endpoint.access, endpoint.user, vhost, broker.definitions.has_vhost(vhost)
-    )
+    known, is_standby = broker.definitions.has_vhost(vhost), broker.definitions.is_standby(vhost)
+    refusal = vhost_refusal(endpoint.access, endpoint.user, vhost, known, is_standby)
     refusal = refusal or broker.client_limits.connection_refusal(endpoint.user, vhost)
     if refusal is not None:
         answer(endpoint, fields, correlation, codes.VHOST_ACCESS_FAILURE)

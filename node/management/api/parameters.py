@@ -13,6 +13,7 @@ from aiohttp import web
 
 from federation.parameter_checks import validation_failed
 from federation.shovel_parameters import local_vhosts, shovel_faults
+from federation.standby_parameter import standby_faults
 from federation.upstreams import (
     UPSTREAM,
     UPSTREAM_SET,
@@ -38,6 +39,7 @@ from queues.definitions.broker_objects import Parameter
 from queues.definitions.metadata import Metadata
 from queues.definitions.metadata_commands import DeleteParameter, PutParameter
 from queues.definitions.policy_warnings import parameter_warnings
+from queues.definitions.standby import STANDBY, standby_parameter
 from queues.definitions.vhost_limits import USER_LIMITS, VHOST_LIMITS
 from queues.definitions.without_effect import COMPONENTS_WITHOUT_EFFECT
 
@@ -49,11 +51,12 @@ IMPORTED = "imported-definitions"  # digests of files; a component that no list 
 LOADED = "loaded-definitions"  # the same, of files that nodes import when they start
 HIDDEN = frozenset((USER_LIMITS, IMPORTED, LOADED, PAUSED_LINKS))
 SHOVEL = "shovel"
-COMPONENTS = ("federation", UPSTREAM, UPSTREAM_SET, SHOVEL)
+COMPONENTS = ("federation", UPSTREAM, UPSTREAM_SET, SHOVEL, STANDBY)
 FAULTS: Final[Mapping[str, Callable[[str, object], list[str]]]] = {
     SHOVEL: shovel_faults,
     UPSTREAM: upstream_faults,
     UPSTREAM_SET: upstream_set_faults,
+    STANDBY: standby_faults,
 }
 
 Seal = Callable[[str, str, str, object], object]  # vhost, component, name, value: as it is stored
@@ -104,6 +107,9 @@ class Parameters:
         component, name = request.match_info["component"], path_name(request, "name")
         if component == SHOVEL:
             check_local_vhosts(self._context, caller_of(request).name, body["value"])
+        if component == STANDBY:
+            caller_of(request).require_administrator()
+            check_becomes_standby(self._context.operations.metadata, vhost, name)
         seal = partial(sealed_value, self._context.operations.metadata, self._context.links)
         command = parameter_command(vhost, component, name, body["value"], seal)
         return await put(self._context, command)
@@ -113,6 +119,9 @@ class Parameters:
         component, name = request.match_info["component"], request.match_info["name"]
         if component == SHOVEL:
             await forget_pause(self._context, vhost, name)
+        if component == STANDBY:
+            reason = "a standby ends by its promotion (promote_standby), or with its vhost"
+            raise ApiError.bad_request(reason)
         return await delete(self._context, DeleteParameter(vhost, component, name))
 
     # Global ones
@@ -203,6 +212,18 @@ def check_local_vhosts(context: Context, user: str, value: object) -> None:
         if context.access.permissions(user, vhost) is None:
             reason = f'user "{user}" may not connect to vhost "{vhost}"'
             raise ApiError.bad_request(validation_failed([reason]))
+
+
+def check_becomes_standby(metadata: Metadata, vhost: str, name: str) -> None:
+    """A standby gets all its queues from its primary: it must begin without, and has only one."""
+    earlier = standby_parameter(metadata, vhost)
+    reason = ""
+    if earlier is None and metadata.vhosts[vhost].queues:
+        reason = f"vhost '{vhost}' has queues: delete the vhost, add it again, then set the standby"
+    elif earlier is not None and earlier.name != name:
+        reason = f"vhost '{vhost}' is a standby by the parameter '{earlier.name}' already"
+    if reason:
+        raise ApiError.bad_request(validation_failed([reason]))
 
 
 def global_command(name: str, value: object) -> PutParameter:

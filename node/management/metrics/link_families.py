@@ -16,7 +16,10 @@ SHOVEL_STATES: Final = ("starting", "running", "terminated", "paused")
 
 def link_families(links: "LinkService | None") -> Iterator[Family]:
     """Nothing while the node runs none."""
-    if links is None or not links.runs_any:
+    if links is None:
+        return
+    yield from standby_families(links.standbys.rows())
+    if not links.runs_any:
         return
     of_links, of_shovels = links.link_rows(), links.shovel_rows()
     states = Counter(str(row["status"]) for row in of_links)
@@ -52,3 +55,24 @@ def link_families(links: "LinkService | None") -> Iterator[Family]:
             f"{name.capitalize()} forwarded by shovels and links that run on this node.",
             float(sum(int(str(row[place])) for row in rows)),
         )
+
+
+def standby_families(rows: list[dict[str, object]]) -> Iterator[Family]:
+    """Of the queues of warm standbys that this node leads."""
+    if not rows:
+        return
+    ages = {str(row["vhost"]): row["rpo_seconds"] for row in rows}
+    yield by_label(
+        "warren_standby_rpo_seconds",
+        GAUGE,
+        "How long ago the standby of a vhost had all that its primary had confirmed.",
+        "vhost",
+        {vhost: float("inf") if age is None else float(str(age)) for vhost, age in ages.items()},
+    )
+    yield by_label(
+        "warren_standby_messages",
+        GAUGE,
+        "Messages that the standby of a vhost holds on this node.",
+        "vhost",
+        {str(row["vhost"]): float(str(row["messages"])) for row in rows},
+    )

@@ -1,4 +1,4 @@
-// Federation links and shovels: what they do, how far they are behind; to restart and pause them.
+// Federation links, shovels and warm standbys: what they do, how far they are behind.
 
 import { path, put, remove } from "./api.js";
 import { h, state } from "./dom.js";
@@ -17,7 +17,7 @@ const FIGURES = [
 ];
 
 export function links() {
-  const parts = [linkPart(), shovelPart()];
+  const parts = [linkPart(), shovelPart(), standbyPart()];
   const refresh = async () => {
     await Promise.all(parts.map((part) => part.listing.refresh()));
   };
@@ -54,6 +54,26 @@ function shovelPart() {
   const keyOf = (row) => JSON.stringify([row.vhost, row.name]);
   const listing = new Listing("shovels", ["shovels"], columns, { keyOf });
   return { title: "Shovels", listing };
+}
+
+function standbyPart() {
+  const columns = [
+    { title: "Vhost", sort: "vhost", wide: true, value: (row) => row.vhost },
+    { title: "Primary", wide: true, value: (row) => row.uri },
+    { title: "State", sort: "state", value: (row) => stateOf(row.state) },
+    { title: "RPO", number: true, value: recoveryPoint },
+    { title: "Queues", number: true, value: (row) => count(row.queues) },
+    { title: "Messages", number: true, value: (row) => count(row.messages) },
+    { title: "Bytes copied", number: true, value: (row) => bytes(row.bytes_copied) },
+    { title: "Last error", wide: true, value: (row) => row.error || row.last_error },
+  ];
+  const listing = new Listing("standbys", ["standbys"], columns, { keyOf: (row) => row.vhost });
+  return { title: "Warm standbys", listing };
+}
+
+/** How long ago the standby had all that the primary had confirmed. */
+function recoveryPoint(row) {
+  return row.rpo_seconds === null ? "unknown" : `${row.rpo_seconds} s`;
 }
 
 /** What a shovel takes from, or publishes to. */

@@ -19,7 +19,7 @@ PARTS: Final = (
     "overview", "nodes", "connections", "exchanges", "queues", "bindings", "messages", "vhosts",
     "users", "permissions", "limits", "policies", "parameters", "definitions", "health", "cluster",
     "features", "events", "flow", "addresses", "controls",
-    "security", "shovels", "federation_links", "leases", "streams",
+    "security", "shovels", "federation_links", "standby", "leases", "streams",
 )  # fmt: skip
 
 OPENAPI: Final = "3.1.0"

@@ -1,0 +1,155 @@
+"""What a primary tells its standby: which messages its queues have, and the messages. Not compiled.
+
+    feed = Feed(broker)
+    feed.serve(operating.status)          # for the other nodes
+    rows = await feed.state(vhost, known)
+
+Nothing is kept for a standby: it asks for what it lacks, whenever it comes back. The leader of a
+queue answers, asked from any node. A queue is known by its uid and an epoch; within both, a number
+means one message for ever. Numbers of classic queues may be used again after their node has
+restarted: then the epoch is another one, and digests tell whether a message is still the same.
+"""
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import astuple
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, Final
+
+from node.cluster.services.status_channel import NoAnswer, StatusChannel, Unanswerable
+from node.operations.body_access import BodyReads
+from node.standby.stored_runs import Runs, Unreadable, digest, live_runs, stored_runs
+from queues.definitions.arguments import decode_arguments
+from queues.definitions.broker_objects import Queue
+from queues.definitions.metadata_vhost import VHost
+from queues.definitions.queue_arguments import STREAM, queue_type
+from queues.hosts.queue_core import QueueCore
+
+if TYPE_CHECKING:
+    from node.broker import Broker
+
+STATE: Final = "standby-state"  # questions to other nodes
+MESSAGES: Final = "standby-messages"
+DIGESTS: Final = "standby-digests"
+ANSWER_BYTES: Final = 4 << 20
+PATIENCE_S: Final = 30.0
+REPLICATED: Final = 0  # epoch of queues whose numbers outlive their nodes
+
+
+class FeedFailed(LookupError):
+    """No node can answer for the queue; the text says why."""
+
+
+def is_replicated(queue: Queue) -> bool:
+    """Whether the definition of the queue is copied to standbys."""
+    return queue.outlives_restart and not queue.auto_delete
+
+
+def has_copied_messages(queue: Queue) -> bool:
+    """Whether its messages are copied, too."""
+    return is_replicated(queue) and queue_type(decode_arguments(queue.arguments)) != STREAM
+
+
+class Feed:
+    """See the module."""
+
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+        self._reads = BodyReads(broker)
+
+    def serve(self, status: StatusChannel) -> None:
+        status.serve(STATE, self._asked_state)
+        status.serve(MESSAGES, self._asked_messages)
+        status.serve(DIGESTS, self._asked_digests)
+
+    async def state(
+        self, vhost: VHost, known: Mapping[str, bytes]
+    ) -> list[tuple[str, bytes, int, int, Runs | None, str]]:
+        """(name, token, uid, epoch, runs, fault) of each queue. Runs are None where the token is
+        that in `known`; with a fault nothing else counts."""
+        by_leader: dict[int, list[Queue]] = {}
+        operating = self._broker.operating
+        for queue in vhost.queues.values():
+            if has_copied_messages(queue):
+                leader = operating.leader_of(queue.vhost, queue.name)
+                by_leader.setdefault(leader, []).append(queue)
+        found: list[tuple[str, bytes, int, int, Runs | None, str]] = []
+        for leader, queues in by_leader.items():
+            names = {int(each.uid): each.name for each in queues}
+            try:
+                parts = await self._ask(leader, STATE, list(names))
+            except FeedFailed as error:
+                found += [(name, b"", uid, 0, None, str(error)) for uid, name in names.items()]
+                continue
+            for uid, epoch, runs, fault in parts:
+                token = _token(uid, epoch, runs)
+                name = names[uid]
+                is_known = known.get(name) == token and not fault
+                found.append((name, token, uid, epoch, None if is_known else runs, fault))
+        return found
+
+    async def messages(self, queue: Queue, runs: Runs) -> list[Any]:
+        """The first of these messages: fields of `StoredRun`, about ANSWER_BYTES in all."""
+        leader = self._broker.operating.leader_of(queue.vhost, queue.name)
+        return await self._ask(leader, MESSAGES, [queue.uid, runs])
+
+    async def digests(self, queue: Queue, runs: Runs) -> list[Any]:
+        """(number, digest) of those of these messages that are there."""
+        leader = self._broker.operating.leader_of(queue.vhost, queue.name)
+        return await self._ask(leader, DIGESTS, [queue.uid, runs])
+
+    async def _ask(self, leader: int, question: str, about: object) -> list[Any]:
+        operating = self._broker.operating
+        if not leader:
+            raise FeedFailed("the queue has no leader now")
+        try:
+            return list(await operating.status.ask(leader, question, about, PATIENCE_S))
+        except NoAnswer as error:
+            name = operating.cluster_snapshot.name_of(leader)
+            raise FeedFailed(f"node {name}, which leads the queue: {error}") from error
+
+    async def _asked_state(self, asker: int, about: Any) -> AsyncIterator[object]:
+        for uid in about:
+            if not self._broker.operating.is_led_here(uid):
+                yield uid, 0, [], "the queue has no leader now"
+                continue
+            core = self._broker.queues.hosts.awake.get(uid)
+            if core is None:
+                yield uid, self._epoch(None), [], ""
+            else:
+                yield uid, self._epoch(core), live_runs(core), ""
+
+    def _epoch(self, core: QueueCore | None) -> int:
+        if core is not None and core.quorum:
+            return REPLICATED
+        return self._broker.identity.incarnation
+
+    async def _asked_messages(self, asker: int, about: Any) -> AsyncIterator[object]:
+        uid, runs = about
+        core = self._core(uid)
+        try:
+            if core is not None:
+                async for each in stored_runs(self._reads, core, runs, ANSWER_BYTES):
+                    yield astuple(each)
+        except Unreadable as error:
+            raise Unanswerable(str(error)) from error
+
+    async def _asked_digests(self, asker: int, about: Any) -> AsyncIterator[object]:
+        uid, runs = about
+        core = self._core(uid)
+        try:
+            if core is not None:
+                async for each in stored_runs(self._reads, core, runs, 1 << 62):
+                    for at, message in enumerate(each.messages(), each.first):
+                        yield at, digest(message)
+        except Unreadable as error:
+            raise Unanswerable(str(error)) from error
+
+    def _core(self, uid: int) -> QueueCore | None:
+        if not self._broker.operating.is_led_here(uid):
+            raise Unanswerable("it does not lead the queue")
+        return self._broker.queues.hosts.awake.get(uid)
+
+
+def _token(uid: int, epoch: int, runs: Runs) -> bytes:
+    """Another one whenever anything has changed."""
+    return blake2b(repr((uid, epoch, runs)).encode(), digest_size=16).digest()

@@ -1,0 +1,307 @@
+"""A queue of a standby: brings its messages to those that the primary's queue has. Not compiled.
+
+One exclusive consumer without a limit holds all messages of the queue, so that nothing expires or
+is dropped, and messages that the primary has settled can be settled by number. Works on the node
+that leads the queue. `release` gives the messages back, in their places and not redelivered.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from federation.standby_numbers import Numbers, Runs, slices
+from node.events.consumerless import Consumerless
+from node.operations.body_access import BodyReads
+from node.standby.labels import Label, label_of, labelled
+from node.standby.stored_runs import StoredRun, stored_runs
+from queues.machine.commands import (
+    ACCEPT,
+    RETURN_UNSEEN,
+    Attach,
+    EndSession,
+    SessionId,
+    Settle,
+    consumer_key,
+)
+from queues.queue_host import QueueHost
+from queues.sessions.credit import CreditActor, CreditSpec
+
+if TYPE_CHECKING:
+    from node.broker import Broker
+    from queues.hosts.queue_core import QueueCore
+
+NUMBER: Final = 1  # of the consumer
+CREDIT_ALL: Final = 1 << 40
+YEARS_MS: Final = 315_360_000_000  # the consumer may keep messages so long
+PATIENCE_S: Final = 20.0
+COPIED_MAX: Final = 4096  # messages in one question
+VERIFIED_MAX: Final = 10_000
+LEARNED_BYTES: Final = 1 << 62
+UNLIMITED: Final = -1
+CREDIT: Final = CreditSpec(4096, 2048)
+
+ReadMessages = Callable[[Runs], Awaitable[list[StoredRun]]]
+ReadDigests = Callable[[Runs], Awaitable[dict[int, bytes]]]
+
+
+class QueueFault(Exception):
+    """The queue cannot follow the primary now; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Primary:
+    """The queue at the primary, as it was asked for."""
+
+    uid: int
+    epoch: int
+    runs: Runs
+    messages: ReadMessages
+    digests: ReadDigests
+
+
+class StandbySession(Consumerless):
+    """The session of one queue. Keeps `queues.queue_host.SessionSink`."""
+
+    def __init__(self, session: SessionId) -> None:
+        self._session = session
+        self._credit = CreditActor("standby", CREDIT)
+        self.changed = asyncio.Event()
+        self.confirmed = 0
+        self.is_attached = False
+        self.fault = ""
+
+    @property
+    def session(self) -> SessionId:
+        return self._session
+
+    @property
+    def credit(self) -> CreditActor:
+        return self._credit
+
+    def on_confirms(self, uid: int, upto_seq: int) -> None:
+        self.confirmed = upto_seq
+        self.changed.set()
+
+    def on_refused(self, uid: int, first_seq: int, count: int) -> None:
+        self._fail("the queue refuses messages")
+
+    def on_delivers(
+        self,
+        uid: int,
+        number: int,
+        delivery_seq: int,
+        first: int,
+        count: int,
+        redelivered: bool,
+        attempts: int,
+    ) -> None:
+        self.changed.set()  # The machine knows what the consumer holds.
+
+    def on_attached(self, uid: int, number: int) -> None:
+        self.is_attached = True
+        self.changed.set()
+
+    def on_attach_refused(self, uid: int, number: int) -> None:
+        self._fail("the queue has a consumer already")
+
+    def on_activated(self, uid: int, number: int, active: bool) -> None:
+        return
+
+    def on_got(self, uid: int, message: int, redelivered: bool, ready: int, attempts: int) -> None:
+        raise AssertionError("nothing was asked for")
+
+    def on_purged(self, uid: int, count: int) -> None:
+        raise AssertionError("nothing was purged")
+
+    def on_inspected(self, uid: int, ready: int, consumer_count: int) -> None:
+        raise AssertionError("nothing was inspected")
+
+    def on_loaded(self, uid: int) -> None:
+        return
+
+    def on_unreadable(self, uid: int) -> None:
+        return
+
+    def on_gone(self, uid: int) -> None:
+        self._fail("the queue was deleted")
+
+    def on_timed_out(self, uid: int, number: int, timeout_ms: int) -> None:
+        self._fail("the queue has taken its messages back")
+
+    def _fail(self, text: str) -> None:
+        self.fault = text
+        self.changed.set()
+
+
+class HeldQueue:
+    """Invariant: `_numbers` has the messages whose labels were read, which are those up to
+    `_learned` in the queue here; their numbers at the primary belong to `_place`."""
+
+    def __init__(self, broker: "Broker", uid: int) -> None:
+        self._broker = broker
+        self._uid = uid
+        self._reads = BodyReads(broker)
+        self._sink = StandbySession(broker.identity.new_session())
+        self._key = consumer_key(self._sink.session, NUMBER)
+        self._host: QueueHost | None = None
+        self._published = 0
+        self._learned = 0
+        self._place = (0, 0)  # uid and epoch
+        self._numbers = Numbers()
+        self.copied_count = 0
+        self.copied_bytes = 0
+        self.settled_count = 0
+
+    @property
+    def held_count(self) -> int:
+        return int(self._numbers.held.count)
+
+    async def follow(self, primary: Primary) -> None:
+        """Have the messages of the primary's queue, and no others."""
+        if self._host is None:
+            await self._attach()
+        if self._place != (primary.uid, primary.epoch):
+            self._place, self._learned, self._numbers = (primary.uid, primary.epoch), 0, Numbers()
+        await self._learn(primary)
+        gone = self._numbers.drop(self._numbers.surplus(primary.runs))
+        self.settled_count += sum(count for _, count in gone)
+        self._settle(gone)
+        for part in slices(self._numbers.missing(primary.runs), COPIED_MAX):
+            await self._copy(primary, part)
+
+    def release(self, is_promoted: bool) -> None:
+        """Hold nothing any more. If it is promoted, its messages are as they were published."""
+        host, self._host = self._host, None
+        if host is None or self._sink.fault:
+            return
+        self._broker.turn.begin()
+        core = self._broker.queues.hosts.awake.get(self._uid)
+        held = [] if core is None else self._held(core)
+        if is_promoted and held:
+            host.command(self._sink, Settle(self._key, RETURN_UNSEEN, held))
+        host.command(self._sink, EndSession(self._sink.session))
+
+    # The consumer
+
+    async def _attach(self) -> None:
+        self._broker.turn.begin()
+        host = self._broker.queues.host(self._uid)
+        host.command(
+            self._sink,
+            Attach(self._key, CREDIT_ALL, False, True, 0, YEARS_MS, UNLIMITED, UNLIMITED),
+        )
+        self._host = host
+        await self._until(lambda: self._sink.is_attached, "the queue does not answer")
+
+    async def _until(self, is_so: Callable[[], bool], otherwise: str) -> None:
+        """Wait; QueueFault: it has not come about."""
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                while not is_so() and not self._sink.fault:
+                    self._sink.changed.clear()
+                    await self._sink.changed.wait()
+        except TimeoutError:
+            raise QueueFault(otherwise) from None
+        if self._sink.fault:
+            raise QueueFault(self._sink.fault)
+
+    async def _holding(self) -> "QueueCore":
+        """The queue, once the consumer holds all its messages."""
+
+        def holds_all() -> bool:
+            core = self._core()
+            return bool(core.ready_count == 0 and core.checked_out_count == core.machine.length())
+
+        await self._until(holds_all, "the queue does not give all its messages to the standby")
+        return self._core()
+
+    def _core(self) -> "QueueCore":
+        core = self._broker.queues.hosts.awake.get(self._uid)
+        if core is None or not self._broker.operating.is_led_here(self._uid):
+            raise QueueFault("another node leads the queue now")
+        return core
+
+    def _held(self, core: "QueueCore") -> Runs:
+        consumer = core.machine.consumers.get(self._key)
+        return [] if consumer is None else consumer.held.runs()
+
+    # Labels
+
+    async def _learn(self, primary: Primary) -> None:
+        """Read the labels of messages that have come to the queue here."""
+        core = await self._holding()
+        after = self._learned + 1
+        runs = [
+            (max(first, after), first + count - max(first, after))
+            for first, count in self._held(core)
+            if first + count > after
+        ]
+        stale: Runs = []
+        doubtful: list[tuple[int, Label]] = []
+        async for run in stored_runs(self._reads, core, runs, LEARNED_BYTES):
+            for here, message in enumerate(run.messages(), run.first):
+                self._note(here, label_of(run.format_tag, message), stale, doubtful)
+            await asyncio.sleep(0)
+        stale += await self._verified(primary, doubtful)
+        self._settle(stale)
+        self._learned = runs[-1][0] + runs[-1][1] - 1 if runs else self._learned
+
+    def _note(
+        self, here: int, label: Label | None, stale: Runs, doubtful: list[tuple[int, Label]]
+    ) -> None:
+        if label is None:
+            raise QueueFault("it has messages that do not come from the primary")
+        if (label.uid, label.epoch) == self._place:
+            if not self._numbers.note(label.number, here):
+                stale.append((here, 1))  # A copy that was made twice.
+        elif label.uid == self._place[0]:
+            doubtful.append((here, label))
+        else:
+            stale.append((here, 1))  # The primary has another queue of that name now.
+
+    async def _verified(self, primary: Primary, doubtful: list[tuple[int, Label]]) -> Runs:
+        """The node of the primary's queue has restarted since these were copied: keep those that
+        are still the same there. Gives the others."""
+        stale: Runs = []
+        for start in range(0, len(doubtful), VERIFIED_MAX):
+            some = doubtful[start : start + VERIFIED_MAX]
+            known = await primary.digests(sorted((each.number, 1) for _, each in some))
+            for here, label in some:
+                is_same = known.get(label.number) == label.digest
+                if not is_same or not self._numbers.note(label.number, here):
+                    stale.append((here, 1))
+        return stale
+
+    # Messages
+
+    def _settle(self, runs: Runs) -> None:
+        if runs and self._host is not None:
+            self._broker.turn.begin()
+            self._host.command(self._sink, Settle(self._key, ACCEPT, runs))
+
+    def _is_confirmed(self) -> bool:
+        return self._sink.confirmed >= self._published
+
+    async def _copy(self, primary: Primary, runs: Runs) -> None:
+        """Publish these messages of the primary; those that have left it meanwhile are left out."""
+        assert self._host is not None
+        while runs:
+            found = await primary.messages(runs)
+            if not found:
+                return
+            self._broker.turn.begin()
+            for run in found:
+                chunk = labelled(run, primary.uid, primary.epoch)
+                self._host.publish(self._sink, chunk, self._published + 1)
+                self._published += int(chunk.count())
+                self.copied_count += int(chunk.count())
+                self.copied_bytes += len(run.data)
+            await self._until(self._is_confirmed, "the queue does not confirm messages")
+            await self._learn(primary)
+            end = found[-1].first + len(found[-1].sizes)
+            runs = [
+                (max(first, end), first + count - max(first, end))
+                for first, count in runs
+                if first + count > end
+            ]

@@ -1,0 +1,260 @@
+"""One vhost of this node as a warm standby: passes, one after the other. Not compiled.
+
+A pass asks the primary what its queues have, and brings those that this node leads to it; the node
+that leads the definitions brings these, too. All that the primary had confirmed when a pass began
+is here when it ends: the time since then is the recovery point (RPO).
+"""
+
+import asyncio
+import logging
+import random
+from time import monotonic, time
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from federation.forwarding import RUNNING, STARTING, TERMINATED, Forwarding
+from federation.standby_parameter import StandbyConfig
+from node.cluster.services.status_channel import NoAnswer
+from node.standby.feed import has_copied_messages
+from node.standby.held_queue import HeldQueue, Primary, QueueFault
+from node.standby.primary_client import PrimaryClient, PrimaryFailed
+from node.standby.stored_runs import Unreadable
+from queues.definitions.broker_objects import Queue
+
+if TYPE_CHECKING:
+    from node.broker import Broker
+
+log = logging.getLogger("warren.federation")
+
+TOGETHER_MAX: Final = 16  # queues that are copied at the same time
+LOGGED_AGAIN: Final = 50  # of equal failures in a row, one line in so many
+FAULTS: Final = (PrimaryFailed, QueueFault, Unreadable, NoAnswer)
+
+Row = dict[str, object]
+
+
+class Replica:
+    """See the module."""
+
+    def __init__(self, broker: "Broker", config: StandbyConfig) -> None:
+        self.config = config
+        self._broker = broker
+        self._client = PrimaryClient(config)
+        self._core = Forwarding(config.reconnect_s)
+        self._queues: dict[int, HeldQueue] = {}  # by uid here
+        self._known: dict[str, tuple[bytes, Any]] = {}  # by name: token, and what it stands for
+        self._definitions = b""  # digest of those that were brought here
+        self._synced_s: float | None = None  # monotonic: when the last whole pass began
+        self._synced_at = 0.0  # the same as a time of day
+        self._last_error = ""
+        self._dropped = [0, 0, 0]  # counters of queues that another node leads now
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        try:
+            while True:
+                begun_s, begun_at = monotonic(), time()
+                wait_s = self.config.interval_s
+                try:
+                    await self._pass()
+                    self._synced_s, self._synced_at = begun_s, begun_at
+                    self._to_running()
+                except FAULTS as error:
+                    wait_s = self._failed(str(error))
+                await asyncio.sleep(max(0.0, begun_s + wait_s - monotonic()))
+        finally:
+            await self._client.close()
+
+    def release(self, is_promoted: bool) -> None:
+        """Hold no messages any more."""
+        for queue in self._queues.values():
+            queue.release(is_promoted)
+        self._queues = {}
+
+    async def primary_answers(self) -> bool:
+        client = PrimaryClient(self.config)
+        try:
+            return await client.answers()
+        finally:
+            await client.close()
+
+    def row(self) -> Row:
+        """What this node has of it."""
+        core, queues = self._core, self._queues.values()
+        synced_s, copied = self._synced_s, self._dropped
+        row: Row = {
+            "vhost": self.config.vhost,
+            "name": self.config.name,
+            "node": self._broker.node_name,
+            "state": shown_state(core.state),
+            "uri": self._client.shown,
+            "rpo_seconds": None if synced_s is None else round(monotonic() - synced_s, 1),
+            "synced_at": int(self._synced_at * 1000),
+            "queues": sum(1 for _ in self._led()),
+            "messages": sum(each.held_count for each in queues),
+            "messages_copied": copied[0] + sum(each.copied_count for each in queues),
+            "messages_settled": copied[1] + sum(each.settled_count for each in queues),
+            "bytes_copied": copied[2] + sum(each.copied_bytes for each in queues),
+        }
+        if self._last_error:
+            row["last_error"] = self._last_error
+        if core.state == TERMINATED:
+            row["error"] = core.reason
+        return row
+
+    # States
+
+    def _to_running(self) -> None:
+        if self._core.state != RUNNING:
+            log.info("standby of vhost '%s' has all that the primary has", self.config.vhost)
+            self._core.opened()
+            self._tell("")
+        self._core.failures = 0
+
+    def _failed(self, reason: str) -> float:
+        """Seconds until the next try."""
+        core = self._core
+        was = (core.state, core.reason)
+        wait_s = core.failed(reason, random.random())
+        self._last_error = reason
+        if was != (core.state, core.reason):
+            self._tell(reason)
+        if core.failures % LOGGED_AGAIN == 1:
+            log.warning(
+                "standby of vhost '%s' does not get what the primary confirms now: %s",
+                self.config.vhost,
+                reason,
+            )
+        return wait_s
+
+    def _tell(self, reason: str) -> None:
+        more = {"error": reason} if reason else {}
+        self._broker.events.tell(
+            "standby.status",
+            vhost=self.config.vhost,
+            name=self.config.name,
+            status=shown_state(self._core.state),
+            **more,
+        )
+
+    # A pass
+
+    async def _pass(self) -> None:
+        if self._broker.definitions.group.is_leader:
+            await self._follow_definitions()
+        known = {name: token for name, (token, _) in self._known.items()}
+        rows = await self._client.state(known)
+        faults: list[str] = []
+        there: dict[str, Any] = {}
+        for name, token, uid, epoch, runs, fault in rows:
+            if fault:
+                faults.append(f"queue '{name}' of the primary: {fault}")
+                continue
+            if runs is None:
+                runs = self._known[name][1]
+            there[name] = (token, uid, epoch, runs)
+        self._known = {name: (each[0], each[3]) for name, each in there.items()}
+        self._forget_queues()
+        room = asyncio.Semaphore(TOGETHER_MAX)
+        queues = [each for each in self._led() if each.name in there]
+        work = [self._follow(room, each, *there[each.name][1:]) for each in queues]
+        faults += [each for each in await asyncio.gather(*work) if each]
+        if not self._has_all(there):
+            self._definitions = b""
+            faults.append("the definitions of the primary are not here yet")
+        if faults:
+            raise QueueFault(faults[0])
+
+    def _has_all(self, there: dict[str, Any]) -> bool:
+        vhost = self._broker.metadata.vhosts.get(self.config.vhost)
+        return vhost is not None and all(name in vhost.queues for name in there)
+
+    def _led(self) -> list[Queue]:
+        """Queues of the vhost whose messages this node copies."""
+        vhost = self._broker.metadata.vhosts.get(self.config.vhost)
+        operating = self._broker.operating
+        return [
+            each
+            for each in (() if vhost is None else vhost.queues.values())
+            if has_copied_messages(each) and operating.is_led_here(each.uid)
+        ]
+
+    def _forget_queues(self) -> None:
+        """Release queues that are gone, or that another node leads now."""
+        led = {int(each.uid) for each in self._led()}
+        for uid in [each for each in self._queues if each not in led]:
+            self._forget(uid)
+
+    def _forget(self, uid: int) -> None:
+        queue = self._queues.pop(uid)
+        queue.release(False)
+        counts = (queue.copied_count, queue.settled_count, queue.copied_bytes)
+        self._dropped = [a + b for a, b in zip(self._dropped, counts, strict=True)]
+
+    async def _follow(
+        self, room: asyncio.Semaphore, queue: Queue, uid: int, epoch: int, runs: Any
+    ) -> str:
+        """Bring one queue here to that of the primary; why that failed."""
+        client, here = self._client, int(queue.uid)
+        if not runs and here not in self._queues and self._is_empty(queue):
+            return ""
+        held = self._queues.get(here)
+        if held is None:
+            held = self._queues[here] = HeldQueue(self._broker, here)
+        primary = Primary(
+            uid,
+            epoch,
+            [(first, count) for first, count in runs],
+            lambda some: client.messages(uid, some),
+            lambda some: client.digests(uid, some),
+        )
+        async with room:
+            try:
+                await held.follow(primary)
+            except QueueFault as error:
+                if self._queues.get(here) is held:
+                    self._forget(here)
+                return f"queue '{queue.name}': {error}"
+        return ""
+
+    def _is_empty(self, queue: Queue) -> bool:
+        core = self._broker.queues.hosts.awake.get(queue.uid)
+        return core is None or core.machine.length() == 0
+
+    # Definitions
+
+    async def _follow_definitions(self) -> None:
+        digest, wanted = await self._client.definitions(self._definitions)
+        if wanted is None:
+            return
+        # Imported here: this comes with the library for HTTP.
+        from node.management.definitions_file import DefinitionsFile
+        from node.management.definitions_import import Importer
+        from node.management.definitions_run import ImportRun, Placed, ignore_progress
+        from node.management.replies import ApiError
+        from node.operations.live_operations import LiveOperations
+        from node.standby.definition_rows import deletions, exported, missing
+
+        broker = self._broker
+        metadata = broker.metadata
+        vhost = metadata.vhosts.get(self.config.vhost)
+        if vhost is None:
+            return
+        there = exported(metadata, vhost)
+        operations = LiveOperations(broker)
+        try:
+            gone = [Placed(each, "standby") for each in deletions(wanted, there)]
+            await ImportRun(operations, gone).carry_out(ignore_progress)
+            there = exported(metadata, vhost)
+            file = DefinitionsFile(msgspec.json.encode(missing(wanted, there)))
+            importer = Importer(metadata, broker.node_name, None, broker.logins.hash_of)
+            added = await importer.commands_of(file)
+            await ImportRun(operations, added).carry_out(ignore_progress)
+        except ApiError as error:
+            raise QueueFault(f"definitions of the primary: {error.reason}") from error
+        self._definitions = digest
+
+
+def shown_state(state: str) -> str:
+    return {TERMINATED: "error", STARTING: "starting"}.get(state, state)
