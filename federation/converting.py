@@ -14,13 +14,16 @@ from federation.republishing import Rewriting, delivered, republished
 from queues.conversion.annotated import annotated_form_10
 from queues.conversion.to_amqp091 import to_amqp091
 from queues.conversion.to_amqp10 import to_amqp10
+from queues.conversion.values import pairs_of
 from warren.wire.amqp10.descriptors import MESSAGE_ANNOTATIONS
 from warren.wire.amqp10.message import Sections, fail_sections
 from warren.wire.amqp10.performatives import Header
 from warren.wire.amqp10.transfers import payload_at, store
+from warren.wire.amqp10.values import Symbol
 from warren.wire.amqp10.writer import write_ulong, write_value
 from warren.wire.buffer import BytesWriter
 
+KEY: Final = Symbol("x-routing-key")
 STAMP: Final = "x-opt-shovelled-timestamp"  # milliseconds
 
 
@@ -49,17 +52,19 @@ def annotated(payload: bytes, how: Annotating, now_ms: int) -> bytes:
 
 
 def as_amqp10(content: bytes, how: Annotating, now_ms: int) -> bytes:
-    """A delivery of AMQP 0-9-1 as a message of AMQP 1.0. ProtocolError: malformed headers."""
+    """A delivery of AMQP 0-9-1 as a message of AMQP 1.0, which has exchange and routing key as
+    annotations, as brokers give them to consumers. ProtocolError: malformed headers."""
     method = delivered(content)
     published = republished(content, Rewriting(method.exchange, method.routing_key), 0)
     made = to_amqp10(published, 0, len(published))
     writer = BytesWriter()
     if made.header != Header():
         made.header.encode(writer)
-    if made.annotations:
-        writer.append(0)
-        write_ulong(writer, MESSAGE_ANNOTATIONS)
-        write_value(writer, made.annotations)
+    made.annotations[Symbol("x-exchange")] = method.exchange
+    made.annotations[KEY] = method.routing_key.decode("utf-8", "replace")
+    writer.append(0)
+    write_ulong(writer, MESSAGE_ANNOTATIONS)
+    write_value(writer, made.annotations)
     writer.write(made.bare)
     return annotated(writer.getvalue(), how, now_ms)
 
@@ -67,14 +72,16 @@ def as_amqp10(content: bytes, how: Annotating, now_ms: int) -> bytes:
 def as_amqp091(payload: bytes, how: Rewriting, now_s: int) -> bytes:
     """A message of AMQP 1.0 as basic.publish. ProtocolError: its sections are malformed.
 
-    Without an exchange in `how` the default one is used; without a key, the message's subject.
+    Without an exchange in `how` the default one is used; without a key, the message's subject, or
+    the routing key that its source has noted.
     """
     sections = Sections()
     key = how.key
     if key is None:
         if not sections.walk(payload, 0, len(payload)):
             fail_sections(sections)
-        key = (sections.properties(payload).subject or "").encode()
+        noted = dict(pairs_of(sections.annotations(payload))).get(KEY, "")
+        key = (sections.properties(payload).subject or str(noted)).encode()
     exchange = how.exchange or ""
     content = to_amqp091(payload, 0, len(payload), exchange, key)
     return republished(content, replace(how, exchange=exchange, key=key), now_s)

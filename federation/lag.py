@@ -8,8 +8,8 @@ and ready), and the first look that counted more than have been forwarded by now
 from typing import Final
 
 LOOKS_MAX: Final = 64
-LOOK_S: Final = 5.0
-IDLE_LOOK_S: Final = 60.0  # nothing is behind, and nothing was forwarded since the last look
+LOOK_S: Final = 1.0
+IDLE_LOOK_S: Final = 30.0  # nothing is behind, and nothing was forwarded since the last look
 
 
 class Lag:

@@ -16,12 +16,13 @@ from federation.hops import (
     received_from,
     upstream_queue,
 )
+from federation.lazy_target import LazyTarget
+from federation.marking import ASK_FOR_IDS, mark_id
 from federation.running import Facts, OnState, Runner
 from federation.shovel_parameters import NO_ACK, ON_CONFIRM, SourceEnd, TargetEnd
 from federation.upstreams import EXCHANGE, LinkConfig
 from federation.uris import Uri, parse_uri, without_credentials
 from queues.definitions.arguments import decode_arguments
-from queues.hosts.message_digests import DUPLICATE_IDS
 from queues.routing.federation_upstream import RECEIVED_FROM, TYPE, Place, should_forward
 from warren.client import amqp091
 from warren.client.errors import ClientError, RequestFailed
@@ -32,8 +33,6 @@ from warren.wire.amqp091.forward import forwarded
 from warren.wire.amqp091.properties import BasicProperties, decode_properties
 
 PURPOSE: Final[Mapping[str, object]] = {"x-internal-purpose": "federation"}
-ASK_FOR_IDS: Final[Mapping[str, object]] = {"x-delivery-ids": True}
-DELIVERY_ID: Final = "x-delivery-id"
 FANOUT: Final = "fanout"
 RECEIVED_FROM_KEY: Final = RECEIVED_FROM.encode()
 UNKNOWN_TYPE: Final = "unknown exchange type"
@@ -96,7 +95,7 @@ class Link:
             self.config,
         )
 
-    def _sides(self, on_blocked: OnBlocked) -> "tuple[ExchangeSource | QueueSource, Target091]":
+    def _sides(self, on_blocked: OnBlocked) -> "tuple[ExchangeSource | QueueSource, LazyTarget]":
         config = self.config
         text = random.choice(config.uris)
         self._uri = without_credentials(text)
@@ -109,14 +108,17 @@ class Link:
         self._source = source
         local = Uri("", 0, False, "", "", config.vhost)
         name = f"Federation link {config.upstream}"
-        target = Target091(
-            partial(self._dialler.connect, local, config.vhost, name, on_blocked),
-            TargetEnd(()),
-            source.rewritten,
-            config.kind != EXCHANGE,
-            config.ack_mode != ON_CONFIRM,
-        )
-        return source, target
+
+        def target() -> Target091:
+            return Target091(
+                partial(self._dialler.connect, local, config.vhost, name, on_blocked),
+                TargetEnd(()),
+                source.rewritten,
+                config.kind != EXCHANGE,
+                config.ack_mode != ON_CONFIRM,
+            )
+
+        return source, LazyTarget(target)
 
     def look(self, definitions_changed: bool) -> None:
         """Follow the bindings and the demand here; to be called ten times a second."""
@@ -450,14 +452,6 @@ async def until_lost(
             await nudge.wait()
     finally:
         lost.cancel()
-
-
-def mark_id(headers: dict[str, object], message_id: str | None, scope: str) -> None:
-    """Give the message the id by which a queue with `id-cache-size` knows that it has had it: that
-    of its publisher, else that of the upstream's queue, else its message-id within `scope`."""
-    own = headers.pop(DELIVERY_ID, None)
-    if not any(name in headers for name in DUPLICATE_IDS) and (own or message_id):
-        headers[DUPLICATE_IDS[0]] = own or f"{scope}/{message_id}"
 
 
 async def _has_exchange(management: amqp091.Management, name: str) -> bool:

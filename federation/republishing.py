@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from federation.marking import mark_id
 from queues.definitions.arguments import is_integer
 from warren.wire.amqp091.contents import content_parts, method_payload
 from warren.wire.amqp091.deliver import build
@@ -33,10 +34,11 @@ class Rewriting:
     hop: Mapping[str, object] | None = None
     stamped: bool = False
     properties: Mapping[str, object] = field(default_factory=dict)
+    scope: str = ""  # of ids by which repeats are left out; "": messages get none
 
     @property
     def changes_properties(self) -> bool:
-        return self.hop is not None or self.stamped or bool(self.properties)
+        return self.hop is not None or self.stamped or bool(self.properties or self.scope)
 
 
 def delivered(content: bytes) -> BasicDeliver:
@@ -64,6 +66,8 @@ def _changed(properties: BasicProperties, how: Rewriting, now_s: int) -> BasicPr
         if name in PROPERTIES:
             setattr(properties, name, value)
     headers = dict(properties.headers or {})
+    if how.scope:
+        mark_id(headers, properties.message_id, how.scope)
     if how.hop is not None:
         headers[SHOVELLED] = prepended(headers.get(SHOVELLED), how.hop)
     if how.stamped:

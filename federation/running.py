@@ -17,7 +17,7 @@ from typing import Final, Protocol
 
 from federation.ends import BATCH_MAX, AnyDelivery, SideFailed
 from federation.forwarding import PAUSED, Forwarding
-from federation.lag import Lag
+from federation.lag import LOOK_S, Lag
 from federation.pacing import Pacing, Rates
 from federation.uris import BadUri
 from warren.client.errors import ClientError
@@ -54,7 +54,9 @@ class Source(Protocol):
 class Target(Protocol):
     """Where they go."""
 
-    bytes: int
+    @property
+    def bytes(self) -> int:
+        """Of all that was published in this session."""
 
     async def open(self) -> None: ...
     async def publish(self, deliveries: Sequence[AnyDelivery]) -> "asyncio.Future[list[Outcome]]":
@@ -112,6 +114,7 @@ class Runner:
         self._pacing = Pacing(rates)
         self._on_state = on_state
         self._pausing = asyncio.Event()
+        self._moved = asyncio.Event()  # a message has come since the last look at the lag
         self._going = asyncio.Event()  # not paused
         self._going.set()
         self.since_s = time()
@@ -248,6 +251,7 @@ class Runner:
             deliveries = await source.take(pacing.batch(BATCH_MAX))
             if self._pausing.is_set():
                 return await _for_ever()  # The end of the session returns them to the source.
+            self._moved.set()
             count = core.arrived(len(deliveries))
             if count:
                 taken = deliveries[:count]
@@ -263,7 +267,12 @@ class Runner:
         while True:
             ready = await source.ready()
             wait_s = self._lag.looked(monotonic(), ready, core.forwarded, core.in_flight)
-            await asyncio.sleep(wait_s)
+            self._moved.clear()
+            if wait_s > LOOK_S:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(wait_s):
+                        await self._moved.wait()
+            await asyncio.sleep(LOOK_S)
 
     async def _end_when_paused(self) -> None:
         """Raise Paused once the confirms of what was sent are there, or do not come in time."""

@@ -19,6 +19,7 @@ from federation.ends import (
 )
 from federation.ends_amqp10 import Source10, Target10, connect
 from federation.forwarding import Forwarding
+from federation.marking import ASK_FOR_IDS
 from federation.republishing import Rewriting, republished
 from federation.running import Facts, OnState, Runner
 from federation.shovel_parameters import (
@@ -98,6 +99,8 @@ class Shovel:
         end, settled = self.config.source, self.config.ack_mode == NO_ACK
         if end.protocol == AMQP_10:
             return Source10(self._dial10(uri), end, settled)
+        if self.config.marks_ids:
+            end = replace(end, consumer_arguments={**end.consumer_arguments, **ASK_FOR_IDS})
         return Source091(self._dial(uri, None), end, settled)
 
     def _target(self, uri: Uri, on_blocked: OnBlocked) -> Target091 | Target10:
@@ -179,7 +182,14 @@ def rewriting(config: ShovelConfig, source: str, target: str, cluster: str) -> R
         hop,
         end.add_timestamp_header,
         end.properties,
+        scope_of(config) if config.marks_ids else "",
     )
+
+
+def scope_of(config: ShovelConfig) -> str:
+    """What tells message ids of this shovel's source from those of others."""
+    end = config.source
+    return f"{config.vhost}/{config.name}/{end.queue or f'{end.exchange}/{end.exchange_key}'}"
 
 
 def forward_header(

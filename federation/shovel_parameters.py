@@ -77,6 +77,7 @@ class ShovelConfig:
     delete_after: int | str = NEVER  # a number of messages, NEVER or QUEUE_LENGTH
     reconnect_s: float = RECONNECT_S
     rates: Rates = NO_RATES
+    marks_ids: bool = False  # so that queues of the target leave out what they have had
 
 
 PROTOCOL_OF: Final = {"src-uri": "src-protocol", "dest-uri": "dest-protocol"}
@@ -108,6 +109,7 @@ _COMMON: Final[Spec] = {
     "internal": (boolean, OPTIONAL),
     "reconnect-delay": (number, OPTIONAL),
     "ack-mode": (one_of(*ACK_MODES), OPTIONAL),
+    "federation-dedup": (boolean, OPTIONAL),
     "max-messages-per-second": (number, OPTIONAL),
     "max-bytes-per-second": (number, OPTIONAL),
     "src-protocol": (_PROTOCOL, OPTIONAL),
@@ -168,6 +170,8 @@ def shovel_faults(name: str, value: object) -> list[str]:
     source, target = _protocol(value, "src-protocol"), _protocol(value, "dest-protocol")
     found = _queue_or_exchange_faults(value) if source != AMQP_10 else []
     found += _counted_faults(value)
+    if target == AMQP_10 and value.get("federation-dedup") is True:
+        found.append("Cannot specify 'federation-dedup' for a destination of AMQP 1.0")
     if target != AMQP_10 and "dest-exchange" in value and "dest-queue" in value:
         found.append("Cannot specify 'dest-exchange' and 'dest-queue'")
     spec = {
@@ -209,6 +213,7 @@ def shovel_config(vhost: str, name: str, value: Mapping[str, object]) -> ShovelC
         delete_after if isinstance(delete_after, int) else str(delete_after or NEVER),
         _number(value.get("reconnect-delay"), RECONNECT_S),
         rates_of(value),
+        value.get("federation-dedup") is True,
     )
 
 

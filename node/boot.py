@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Coroutine, Mapping
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import uvloop
 
@@ -317,7 +317,7 @@ class Node:
         self.broker = self._recover()
         monitor = self._set_alarms()
         listeners = AmqpListeners(self.broker, entries_of(self._config, self._keepers))
-        links = LinkService(self.broker)
+        links = LinkService(self.broker, self._copy_definitions)
         front: ManagementFront | None = None
         try:
             if await self._is_defined() and await self._is_loaded(links) and self._is_fit():
@@ -331,6 +331,11 @@ class Node:
         listeners.close()
         await self._stop(front)
         return self._status
+
+    async def _copy_definitions(self, vhost: str, wanted: dict[str, Any]) -> None:
+        from node.standby.definition_copy import copy_definitions
+
+        await copy_definitions(self.broker, vhost, wanted)
 
     async def _open(self, listeners: AmqpListeners, links: LinkService) -> ManagementFront:
         """Accept clients, and print `ready`."""

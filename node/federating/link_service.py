@@ -1,6 +1,6 @@
 """Runs the shovels and federation links that are this node's part of the cluster's.
 
-    service = LinkService(broker)
+    service = LinkService(broker, copy_definitions)
     await service.run()        # supervised; ends its links when it is cancelled
 
 Looks at the definitions when they have changed, and at who runs what every LOOK_S. Each shovel or
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from federation.link import Link
     from federation.shovel import Shovel
     from node.broker import Broker
+    from node.standby.replica import CopyDefinitions
 
 log = logging.getLogger("warren.federation")
 
@@ -66,10 +67,10 @@ class Running:
 class LinkService:
     """Invariant: `_running` has the links whose slots this node owned when it looked last."""
 
-    def __init__(self, broker: "Broker") -> None:
+    def __init__(self, broker: "Broker", copy_definitions: "CopyDefinitions") -> None:
         self._broker = broker
         self._box: SecretBox | None = None
-        self.standbys = StandbyService(broker, lambda: self.box)
+        self.standbys = StandbyService(broker, lambda: self.box, copy_definitions)
         self._owner = LinkOwner(broker.coordination, self._members)
         self._local = LocalSide(broker)
         self._dialler: Dialler | None = None  # once something runs here

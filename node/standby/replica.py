@@ -8,10 +8,9 @@ is here when it ends: the time since then is the recovery point (RPO).
 import asyncio
 import logging
 import random
+from collections.abc import Awaitable, Callable
 from time import monotonic, time
 from typing import TYPE_CHECKING, Any, Final
-
-import msgspec
 
 from federation.forwarding import RUNNING, STARTING, TERMINATED, Forwarding
 from federation.standby_parameter import StandbyConfig
@@ -32,14 +31,19 @@ LOGGED_AGAIN: Final = 50  # of equal failures in a row, one line in so many
 FAULTS: Final = (PrimaryFailed, QueueFault, Unreadable, NoAnswer)
 
 Row = dict[str, object]
+# Make the definitions of a vhost those rows, by part. QueueFault: that is not possible now.
+CopyDefinitions = Callable[[str, dict[str, Any]], Awaitable[None]]
 
 
 class Replica:
     """See the module."""
 
-    def __init__(self, broker: "Broker", config: StandbyConfig) -> None:
+    def __init__(
+        self, broker: "Broker", config: StandbyConfig, copy_definitions: CopyDefinitions
+    ) -> None:
         self.config = config
         self._broker = broker
+        self._copy_definitions = copy_definitions
         self._client = PrimaryClient(config)
         self._core = Forwarding(config.reconnect_s)
         self._queues: dict[int, HeldQueue] = {}  # by uid here
@@ -228,31 +232,7 @@ class Replica:
         digest, wanted = await self._client.definitions(self._definitions)
         if wanted is None:
             return
-        # Imported here: this comes with the library for HTTP.
-        from node.management.definitions_file import DefinitionsFile
-        from node.management.definitions_import import Importer
-        from node.management.definitions_run import ImportRun, Placed, ignore_progress
-        from node.management.replies import ApiError
-        from node.operations.live_operations import LiveOperations
-        from node.standby.definition_rows import deletions, exported, missing
-
-        broker = self._broker
-        metadata = broker.metadata
-        vhost = metadata.vhosts.get(self.config.vhost)
-        if vhost is None:
-            return
-        there = exported(metadata, vhost)
-        operations = LiveOperations(broker)
-        try:
-            gone = [Placed(each, "standby") for each in deletions(wanted, there)]
-            await ImportRun(operations, gone).carry_out(ignore_progress)
-            there = exported(metadata, vhost)
-            file = DefinitionsFile(msgspec.json.encode(missing(wanted, there)))
-            importer = Importer(metadata, broker.node_name, None, broker.logins.hash_of)
-            added = await importer.commands_of(file)
-            await ImportRun(operations, added).carry_out(ignore_progress)
-        except ApiError as error:
-            raise QueueFault(f"definitions of the primary: {error.reason}") from error
+        await self._copy_definitions(self.config.vhost, wanted)
         self._definitions = digest
 
 

@@ -1,10 +1,10 @@
 """Runs the warm standbys of this node, and answers standbys of other clusters.
 
-    service = StandbyService(broker, lambda: links.box)
+    service = StandbyService(broker, lambda: links.box, copy_definitions)
     await service.run()        # supervised
 
 Each vhost with a parameter `standby` has a `Replica` on every node, for the queues that the node
-leads. When the parameter goes, the vhost is promoted: messages are released in their places.
+leads. When the parameter is deleted, the vhost is promoted: messages are released in their places.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from queues.definitions.standby import standby_parameter
 
 if TYPE_CHECKING:
     from node.broker import Broker
-    from node.standby.replica import Replica
+    from node.standby.replica import CopyDefinitions, Replica
 
 log = logging.getLogger("warren.federation")
 
@@ -41,9 +41,12 @@ Row = dict[str, object]
 class StandbyService:
     """Invariant: `_replicas` has the standbys that were defined when it looked last."""
 
-    def __init__(self, broker: "Broker", box: Callable[[], SecretBox]) -> None:
+    def __init__(
+        self, broker: "Broker", box: Callable[[], SecretBox], copy_definitions: "CopyDefinitions"
+    ) -> None:
         self._broker = broker
         self._box = box
+        self._copy_definitions = copy_definitions
         self._version = -1
         self._replicas: dict[str, tuple[Parameter, Replica, asyncio.Task[None]]] = {}
         self.feed = Feed(broker)
@@ -83,7 +86,7 @@ class StandbyService:
             return
         from node.standby.replica import Replica  # A node without standbys does without it.
 
-        replica = Replica(self._broker, config)
+        replica = Replica(self._broker, config, self._copy_definitions)
         task = asyncio.create_task(supervised(f"standby of vhost '{vhost}'", replica.run))
         self._replicas[vhost] = (parameter, replica, task)
 

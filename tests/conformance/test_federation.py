@@ -108,36 +108,65 @@ def test_what_is_published_while_the_link_is_down_arrives_once_it_is_back(
     eventually(lambda: down.depth("q") == 60)
 
 
+# (exchange, max-hops, upstreams of each cluster by place, messages of 1 that each cluster gets)
+TRIANGLE, RING = ((1, 2), (0, 2), (0, 1)), ((2,), (0,), (1,))
+SHAPES = [
+    ("triangle1", 1, TRIANGLE, (1, 1, 1)),
+    ("triangle2", 2, TRIANGLE, (1, 2, 2)),
+    ("triangle3", 3, TRIANGLE, (1, 2, 2)),
+    ("ring1", 1, RING, (1, 1, 0)),
+    ("ring2", 2, RING, (1, 1, 1)),
+    ("ring3", 3, RING, (1, 1, 1)),
+]
+
+
 @pytest.mark.timeout(240)
-def test_a_triangle_of_clusters_gets_each_message_as_often_as_hops_allow() -> None:
-    """Each cluster has the two others as upstreams. A message reaches a cluster on each way
-    without a circle that is no longer than max-hops: 1, or 2 with two hops or more."""
+def test_three_clusters_get_each_message_as_often_as_hops_allow() -> None:
+    """A message reaches a cluster on each way without a circle that is no longer than max-hops: in
+    a triangle 1, or 2 with two hops or more; round a ring as far as the hops go, and never back."""
     with ExitStack() as stack:
         clusters = [
             Cluster(stack.enter_context(Node(name=name))) for name in ("alpha", "beta", "gamma")
         ]
-        for hops, copies in ((1, 1), (2, 2), (3, 2)):
-            name = f"x{hops}"
+        links = 0
+        for name, hops, upstreams, copies in SHAPES:
             for each in clusters:
-                each.bound(f"q{hops}", name, "#")
-            for each in clusters:
-                for other in clusters:
-                    if other is not each:
-                        upstream = f"{other.api.get('/overview')['node']}{hops}"
-                        each.upstream(upstream, other.url, max_hops=hops)
-                pattern = {"federation-upstream-pattern": f"{hops}$"}
+                each.bound(f"q{name}", name, "#")
+            for each, places in zip(clusters, upstreams, strict=True):
+                for place in places:
+                    each.upstream(f"{place}{name}", clusters[place].url, max_hops=hops)
+                pattern = {"federation-upstream-pattern": f"{name}$"}
                 each.federate(f"^{name}$", "exchanges", **pattern)
+            links += len(upstreams[0])
             for each in clusters:
-                each.await_links(2 * hops)
+                each.await_links(links)
             settle(clusters)
             clusters[0].publish(name, "k", 10)
-            for each, wanted in zip(clusters, (10, 10 * copies, 10 * copies), strict=True):
-                eventually(lambda: each.depth(f"q{hops}") >= wanted)  # noqa: B023
+            wanted = [10 * count for count in copies]
+            for each, count in zip(clusters, wanted, strict=True):
+                eventually(lambda: each.depth(f"q{name}") >= count)  # noqa: B023
             settle(clusters)
-            depths = [each.depth(f"q{hops}") for each in clusters]
-            assert depths == [10, 10 * copies, 10 * copies], hops
+            assert [each.depth(f"q{name}") for each in clusters] == wanted, name
         for each in clusters:
             each.close()
+
+
+def test_clusters_of_one_name_are_told_apart_by_their_ids(sides: tuple[Cluster, Cluster]) -> None:
+    for each in sides:
+        each.api.put("/cluster-name", {"name": "same"})
+        each.bound("q", "news", "#")
+    for each, other in (sides, reversed(sides)):
+        each.upstream("other", other.url, max_hops=3)
+        each.federate("^news$", "exchanges")
+    for each in sides:
+        each.await_links()
+    settle(list(sides))
+    for each in sides:
+        each.publish("news", "k", 10)
+    for each in sides:
+        eventually(lambda: each.depth("q") >= 20)  # noqa: B023
+    settle(list(sides))
+    assert [each.depth("q") for each in sides] == [20, 20]
 
 
 def settle(clusters: list[Cluster]) -> None:
@@ -246,6 +275,33 @@ def test_an_upstream_that_makes_no_sense_is_refused(
     status, reason = api.ask("PUT", f"/parameters/{component}/%2F/bad", {"value": value})
     assert status == 400
     assert text in reason["reason"]
+
+
+def test_links_that_fail_say_why_without_passwords(sides: tuple[Cluster, Cluster]) -> None:
+    down, up = sides
+    place = f"{up.node.host}:{up.node.port}"
+    uris = {
+        "unreachable": "amqp://guest:hush@127.0.0.1:1",
+        "password": f"amqp://guest:hush@{place}",
+        "vhost": f"amqp://guest:guest@{place}/nowhere",
+    }
+    for name, uri in uris.items():
+        down.bound(f"q-{name}", name, "#")
+        down.upstream(name, uri, reconnect_delay=0.1)
+        down.federate(f"^{name}$", "exchanges", **{"federation-upstream": name})
+
+    def errors() -> dict[str, str]:
+        return {row["upstream"]: row.get("error", "") for row in down.links()}
+
+    eventually(lambda: all(errors().get(name) for name in uris), errors)
+    found = errors()
+    assert "the port refuses connections" in found["unreachable"]
+    assert "ACCESS_REFUSED" in found["password"] or "login" in found["password"].lower()
+    assert "vhost nowhere not found" in found["vhost"]
+    shown = f"{down.links()} {down.api.get('/parameters')} {down.node.log()}"
+    assert "hush" not in shown
+    lines = [each for each in down.node.log().splitlines() if "failed and is restarted" in each]
+    assert len(lines) <= 2 * len(uris), "a line for each try"
 
 
 def test_commands_show_and_restart_links(

@@ -2,12 +2,13 @@
 
 import pytest
 
-from federation.converting import Annotating, annotated, as_amqp091
+from federation.converting import Annotating, annotated, as_amqp091, as_amqp10
 from federation.republishing import Rewriting
 from federation.shovel_parameters import local_vhosts, shovel_faults
+from tests.unit.wire.test_forward import delivery
 from warren.client.message import Message, decode_message
 from warren.wire.amqp091.deliver import extract
-from warren.wire.amqp091.properties import decode_properties
+from warren.wire.amqp091.properties import BasicProperties, decode_properties
 
 NOW_MS = 1_700_000_000_123
 
@@ -47,6 +48,20 @@ def test_amqp10_message_is_published_with_its_subject_unless_the_shovel_has_a_ke
     found = extract(content, 0, len(content))
     assert (found[0], found[1], found[3]) == (exchange, key, b"body")
     assert decode_properties(found[2]).headers == {"n": 7}
+
+
+def test_amqp091_delivery_keeps_its_exchange_and_routing_key_over_amqp10_and_back() -> None:
+    content = delivery(BasicProperties(headers={"n": 7}), b"body")
+    made = as_amqp10(content, Annotating({"x-opt-shovel-name": "mover"}), NOW_MS)
+    message = decode_message(made, 0, len(made))
+    assert message.annotations == {
+        "x-exchange": "there",
+        "x-routing-key": "a.key",
+        "x-opt-shovel-name": "mover",
+    }
+    back = as_amqp091(made, Rewriting("x"), 0)
+    exchange, key, _, body = extract(back, 0, len(back))
+    assert (exchange, key, body) == ("x", b"a.key", b"body")
 
 
 ENDS = {"src-uri": "amqp://h", "dest-uri": "amqp://h"}

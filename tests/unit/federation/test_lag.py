@@ -6,7 +6,7 @@ from federation.lag import IDLE_LOOK_S, LOOK_S, LOOKS_MAX, Lag
 def test_idle_link_is_not_behind_and_is_looked_at_seldom() -> None:
     lag = Lag()
     assert lag.looked(0.0, 0, 0, 0) == LOOK_S
-    assert lag.looked(5.0, 0, 0, 0) == IDLE_LOOK_S
+    assert lag.looked(1.0, 0, 0, 0) == IDLE_LOOK_S
     assert (lag.messages(0, 0), lag.seconds(99.0, 0)) == (0, 0.0)
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from federation.link import mark_id
+from federation.marking import mark_id
 
 OWN = "00ab/7/0/12"
 
