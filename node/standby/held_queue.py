@@ -19,6 +19,7 @@ from queues.machine.commands import (
     ACCEPT,
     RETURN_UNSEEN,
     Attach,
+    Detach,
     EndSession,
     SessionId,
     Settle,
@@ -105,6 +106,9 @@ class StandbySession(Consumerless):
     def on_attach_refused(self, uid: int, number: int) -> None:
         self._fail("the queue has a consumer already")
 
+    def on_detached(self, uid: int, number: int, goes: bool) -> None:
+        return
+
     def on_activated(self, uid: int, number: int, active: bool) -> None:
         return
 
@@ -179,6 +183,7 @@ class HeldQueue:
         core = self._broker.queues.hosts.awake.get(self._uid)
         held = [] if core is None else self._held(core)
         if is_promoted and held:
+            host.command(self._sink, Detach(self._key))  # Or it gets them again.
             host.command(self._sink, Settle(self._key, RETURN_UNSEEN, held))
         host.command(self._sink, EndSession(self._sink.session))
 

@@ -111,7 +111,7 @@ class StandbyService:
         _, replica, task = self._replicas.pop(vhost)
         task.cancel()
         replica.release(is_promoted)
-        if is_promoted:
+        if is_promoted and vhost in self._broker.metadata.vhosts:
             log.info("vhost '%s' is no standby any more and serves clients", vhost)
 
     # What operators see
