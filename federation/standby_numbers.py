@@ -36,9 +36,21 @@ class Numbers:
             if there == first + count and here == local + count:
                 self._segments[place - 1] = (first, local, count + 1)
                 return True
+            if there < first + count:
+                self._replace(place - 1, there, here)
+                return True
         self._starts.insert(place, there)
         self._segments.insert(place, (there, here, 1))
         return True
+
+    def _replace(self, place: int, there: int, here: int) -> None:
+        """A number within a segment that was dropped, and has come again."""
+        first, local, count = self._segments[place]
+        at = there - first
+        pieces = [(first, local, at), (there, here, 1), (there + 1, local + at + 1, count - at - 1)]
+        found = [each for each in pieces if each[2]]
+        self._segments[place : place + 1] = found
+        self._starts[place : place + 1] = [each[0] for each in found]
 
     def drop(self, runs: Iterable[tuple[int, int]]) -> Runs:
         """Forget these messages of the primary; those that were held, by their numbers here."""

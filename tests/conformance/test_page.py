@@ -699,18 +699,12 @@ def test_links_and_shovels_are_shown_paused_and_deleted(
     row.wait_for(state="detached")
     api.delete(f"/parameters/federation-upstream/%2F/{name}")
     channel.queue_delete(there)
-
-
-def test_a_warm_standby_is_shown_with_its_recovery_point(page: Any, base: str, name: str) -> None:
-    api = HttpApi(base.rstrip("/"))
     api.put(f"/vhosts/{name}", {})
     standby = {"value": {"uri": "http://anna:hush@127.0.0.1:1"}}
     api.put(f"/parameters/standby/{name}/primary", standby)
-    show(page, base, "#/links", "Links")
     row = page.get_by_role("table", name="standbys").get_by_role("row", name=name)
     row.get_by_text("error", exact=True).wait_for()
     assert row.locator("td[data-label='RPO']").inner_text() == "unknown"
-    assert row.locator("td[data-label='Primary']").inner_text() == "http://127.0.0.1:1"
     api.delete(f"/vhosts/{name}")
     row.wait_for(state="detached")
 

@@ -1,6 +1,6 @@
 """What a standby imports and deletes so that it is as its primary."""
 
-from node.standby.definition_rows import deletions, missing
+from node.standby.definition_rows import Rows, deletions, missing
 from queues.definitions.metadata_commands import (
     ClearPermissions,
     DeletePolicy,
@@ -50,7 +50,7 @@ def test_operator_policies_are_imported_as_parameters() -> None:
 
 
 def test_bindings_go_before_their_queues_and_permissions_last() -> None:
-    there = {"permissions": [RIGHTS], "queues": [QUEUE], "bindings": [BINDING]}
+    there: Rows = {"permissions": [RIGHTS], "queues": [QUEUE], "bindings": [BINDING]}
     kinds = [type(each) for each in deletions({}, there)]
     assert kinds == [Unbind, DeleteQueue, ClearPermissions]
     assert list(deletions({"permissions": [{**RIGHTS, "read": "a"}]}, there))[-1] == DeleteQueue(
