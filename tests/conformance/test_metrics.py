@@ -144,9 +144,14 @@ def test_every_metric_of_the_dashboard_and_the_alerts_is_one_that_a_node_has(use
     api = HttpApi(used.management_url)  # The metrics of links are there while one runs.
     place = {"src-uri": "amqp://", "dest-uri": "amqp://", "src-queue": "from", "dest-queue": "to"}
     api.put("/parameters/shovel/%2F/any", {"value": place})
+    api.put("/vhosts/standby", {})
+    standby = {"value": {"uri": "http://guest:guest@127.0.0.1:1"}}
+    api.put("/parameters/standby/standby/primary", standby)
     eventually(lambda: "rabbitmq_shovel_dynamic" in text(used, "/metrics"))
+    eventually(lambda: "warren_standby_rpo_seconds" in text(used, "/metrics"))
     known = exported(used)
     api.delete("/parameters/shovel/%2F/any")
+    api.delete("/vhosts/standby")
     dashboard = json.loads((MONITORING / "grafana/dashboards/warren.json").read_text())
     queries = [
         target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", ())

@@ -183,6 +183,27 @@ def test_the_recovery_point_grows_while_the_link_is_down_and_the_error_is_shown(
     assert standby.vhost in text and "running" in text
 
 
+def test_message_numbers_that_a_restart_uses_again_are_told_apart(
+    primary: Side, standby: Side
+) -> None:
+    """The primary forgets transient messages, and gives their numbers to others."""
+    defined(primary, "q", queue_type="classic")
+    published(primary, "q", range(10))
+    channel = primary.channel()
+    for _ in range(5):
+        channel.basic_publish("x", "q", b"transient", pika.BasicProperties(delivery_mode=1))
+    standby.follow(feed_uri(primary.node.management_url))
+    standby.synced_after(now_ms())
+    eventually(lambda: standby.row()["messages"] == 15, standby.row)
+    primary.node.kill9()
+    primary.node.start()
+    published(primary, "q", range(10, 17))
+    standby.synced_after(now_ms())
+    code, text = standby.promote("--force")
+    assert code == 0, text
+    assert [int(body) for _, _, body in standby.all_of("q", 17)] == list(range(17))
+
+
 @pytest.mark.parametrize("kind", ["classic", "quorum"])
 def test_nothing_comes_back_or_doubles_when_either_side_is_killed(
     primary: Side, standby: Side, kind: str
