@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pika
 import pytest
 
+from tests.conformance.pages import open_browser, show
 from tests.conformance.standby_pair import Side, feed_uri
 from tests.waiting import eventually
 from warren.testing import Node
@@ -246,6 +247,17 @@ def test_what_makes_no_sense_is_refused(standby: Side) -> None:
     status, body = standby.api.ask("PUT", path, {"value": {"uri": "http://a:b@127.0.0.1:1"}})
     assert status == 400 and "has queues" in body["reason"]
     assert standby.api.ask("POST", f"/standbys/{standby.path}/promote", {})[0] == 404
+
+
+def test_the_page_shows_the_standby(standby: Side) -> None:
+    standby.follow("http://anna:hush@127.0.0.1:1")
+    base = f"{standby.node.management_url}/"
+    with open_browser() as pages, pages.tab(base) as tab:
+        show(tab, base, "#/links", "Links")
+        row = tab.get_by_role("table", name="standbys").get_by_role("row", name=standby.vhost)
+        row.get_by_text("error", exact=True).wait_for()
+        assert row.locator("td[data-label='RPO']").inner_text() == "unknown"
+        assert row.locator("td[data-label='Primary']").inner_text() == "http://127.0.0.1:1"
 
 
 def test_passwords_of_primaries_are_not_shown(standby: Side) -> None:
