@@ -103,7 +103,7 @@ class StandbySession(Consumerless):
         self.is_attached = True
         self.changed.set()
 
-    def on_attach_refused(self, uid: int, number: int) -> None:
+    def on_attach_refused(self, uid: int, number: int, reason: int) -> None:
         self._fail("the queue has a consumer already")
 
     def on_detached(self, uid: int, number: int, goes: bool) -> None:

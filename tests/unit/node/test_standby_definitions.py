@@ -1,6 +1,6 @@
 """What a standby imports and deletes so that it is as its primary."""
 
-from node.standby.definition_rows import Rows, deletions, missing
+from node.standby.definition_rows import Row, Rows, deletions, missing
 from queues.definitions.metadata_commands import (
     ClearPermissions,
     DeletePolicy,
@@ -8,8 +8,8 @@ from queues.definitions.metadata_commands import (
     Unbind,
 )
 
-QUEUE = {"vhost": "v", "name": "q", "durable": True, "auto_delete": False, "arguments": {}}
-BINDING = {
+QUEUE: Row = {"vhost": "v", "name": "q", "durable": True, "auto_delete": False, "arguments": {}}
+BINDING: Row = {
     "vhost": "v",
     "source": "x",
     "destination": "q",
@@ -17,11 +17,11 @@ BINDING = {
     "routing_key": "k",
     "arguments": {},
 }
-POLICY = {"vhost": "v", "name": "p", "pattern": "", "apply-to": "all"} | {
+POLICY: Row = {"vhost": "v", "name": "p", "pattern": "", "apply-to": "all"} | {
     "definition": {"max-length": 1},
     "priority": 0,
 }
-RIGHTS = {"vhost": "v", "user": "u", "configure": "", "write": "", "read": ""}
+RIGHTS: Row = {"vhost": "v", "user": "u", "configure": "", "write": "", "read": ""}
 
 
 def test_equal_rows_need_nothing() -> None:
