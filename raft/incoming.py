@@ -63,6 +63,13 @@ class Incoming:
             and part.snapshot_term == stream.snapshot_term
         )
 
+    def heed_restart(self, part: SnapshotSlice) -> None:
+        """Drop the stream that is coming in if its sender begins it once more, although it could go
+        on with what was answered: it has restarted, and cuts its slices in other places."""
+        is_first = part.slice_number == 0 and self.fits(part)
+        if is_first and self._stored > 0 and not self.is_installing:
+            self.drop()
+
     def _is_late(self, part: SnapshotSlice) -> bool:
         """A newer snapshot of the same member is coming in."""
         stream = self._stream

@@ -634,6 +634,7 @@ class Ring:
             return
         if message.index < max(self.base_index, 1):
             return
+        self._incoming.heed_restart(message)
         if self._incoming.receive(sender, message, self.epoch):
             self._incoming.install(self._replica.incoming_point(message, self.epoch))
 

@@ -17,6 +17,8 @@ from tests.sim.raft.log_disk import LogDisk, StoredSnapshot
 from tests.sim.raft.machine import Machine, State, publish, read_slices, slices_of
 from tests.sim.raft.restoring import restored
 
+STATE_SLICES = 2  # of a snapshot (`slices_of`); they are on the disk as they were cut
+
 
 class Surroundings(Protocol):
     """What a member needs of its world."""
@@ -56,6 +58,7 @@ class Member:
         self._forget_all()
 
     def _forget_all(self) -> None:
+        self._cut = (0, 0)  # index of the newest snapshot, and how many slices of it were cut
         self._batches: deque[tuple[int, int, list[tuple[int, Message]]]] = deque()
         self._staged: list[Sequence[bytes]] = []
         self._stage = 0
@@ -299,12 +302,22 @@ class Member:
             if snapshot is None or snapshot.point.index != load.index:
                 core.slice_lost(load)
             else:
-                slices = slices_of(snapshot.state, ())
-                number = load.slice_number
-                core.slice_loaded(load, slices[number], number == len(slices) - 1)
+                self._give_slice(core, load, slices_of(snapshot.state, ()))
             self.act()
 
         return loaded
+
+    def _give_slice(self, core: Ring, load: LoadSlice, slices: list[list[bytes]]) -> None:
+        """Where slices of bodies begin is known of those that this process has cut, in order."""
+        number = load.slice_number
+        index, count = self._cut
+        if index != load.index:
+            count = STATE_SLICES
+        if number > count:
+            core.slice_lost(load)
+            return
+        self._cut = (int(load.index), max(count, number + 1))
+        core.slice_loaded(load, slices[number], number == len(slices) - 1)
 
     def _stored_later(self, piece: SnapshotSlice) -> Callable[[], None]:
         stage = self._stage

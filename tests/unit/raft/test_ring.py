@@ -3,10 +3,10 @@
 from collections import deque
 from collections.abc import Sequence
 
-from raft.entries import Config, SnapshotPoint
+from raft.entries import Config, HardState, SnapshotPoint
 from raft.messages import AppendRequest, AppendResponse, Message, SnapshotSlice
 from raft.ready import Ready
-from raft.recovery import founded
+from raft.recovery import Restored, founded
 from raft.ring import Ring
 from raft.ring_view import EARLY_MAX, Early, RingView, successor
 from raft.settings import Settings
@@ -24,6 +24,7 @@ class Rings:
         self.applied: dict[int, list[bytes]] = {}
         self.held: set[int] = set()
         self.cut: set[tuple[int, int]] = set()
+        self._cut_counts: dict[Ring, int] = {}  # of slices, in order, by each process
         self._under_way: deque[tuple[int, int, Message]] = deque()
         self._unsynced: dict[int, list[Ready]] = {}
         self.view = RingView(1, 1, members, [1] * len(members), members)
@@ -66,6 +67,11 @@ class Rings:
             self.applied[member].append(b"".join(entry.parts))
         for load in ready.slice_loads:
             number = load.slice_number
+            known = self._cut_counts.get(core, 0)
+            if number > known:
+                core.slice_lost(load)
+                continue
+            self._cut_counts[core] = max(known, number + 1)
             core.slice_loaded(load, [SLICES[number]], number == len(SLICES) - 1)
         assert not ready.loads
 
@@ -96,6 +102,22 @@ class Rings:
     def publish(self, *contents: bytes) -> None:
         for content in contents:
             assert self.cores[self.view.leader].propose([content]) is not None
+        self.run()
+
+    def restart(self, member: int) -> None:
+        """Its process, so fast that nobody misses it; all that it has is in its snapshot."""
+        old = self.cores[member]
+        point = old.snapshot_point(old.snapshot_index)
+        assert point.index == old.last_index
+        hard_state = HardState(old.epoch, old.joined)
+        core = Ring(
+            member, old.joined, Restored(hard_state, point, point.index, [], []), Settings()
+        )
+        core.restore_whole()
+        core.slice_bytes_per_tick = old.slice_bytes_per_tick
+        self.cores[member] = core
+        self._unsynced[member] = []
+        core.change_view(self.view)
         self.run()
 
     def snapshot(self, member: int) -> SnapshotPoint:
@@ -293,6 +315,21 @@ def test_the_throughput_of_a_synchronisation_is_limited() -> None:
         ticks += 1
         assert ticks < 50
     assert ticks >= 8, "400 bytes, of which the last 100 need not be waited for, at 25 a tick"
+
+
+def test_a_synchronisation_survives_a_restart_of_the_left_neighbour() -> None:
+    rings = Rings([1, 2])
+    rings.cores[2].slice_bytes_per_tick = 25
+    joined(rings)
+    rings.publish(b"z")
+    rings.tick(3)  # All know that it is committed.
+    rings.snapshot(2)
+    rings.tick(10)
+    assert rings.cores[3].is_hollow
+    assert rings.cores[2].copied_slices[0] == 3
+    rings.restart(2)
+    rings.tick(100)
+    assert not rings.cores[3].is_hollow
 
 
 def test_a_limit_of_throughput_is_used_up() -> None:
