@@ -680,12 +680,14 @@ class Metadata:
     def _delete_by_node(self, command: commands.DeleteByNode) -> Outcome:
         if self.roster.cluster_id == 0 or self.roster.named(command.node) is not None:
             return refused(f"node '{command.node}' was not removed from a cluster")
-        of_node = (
-            queue
-            for queue in self._queues.values()
-            if queue.node == command.node and not queue.holders
-        )
-        return self._delete_queues(list(islice(of_node, command.queue_max)))
+        lost = (queue for queue in self._queues.values() if self._is_lost(queue, command.node))
+        return self._delete_queues(list(islice(lost, command.queue_max)))
+
+    def _is_lost(self, queue: Queue, node: str) -> bool:
+        """Whether no node has the queue any more, now that this one was removed."""
+        if queue.mirrors is not None and queue.holders:
+            return not self.roster.known(queue.holders)
+        return queue.node == node and not queue.holders
 
 
 InVhost = (

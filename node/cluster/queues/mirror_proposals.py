@@ -322,7 +322,7 @@ class MirrorProposals:
     def _first(self, queue: Queue) -> MirrorView | None:
         """Of a classic queue of this node that is to get mirrors."""
         here = self._snapshot.here
-        if queue.node != self._snapshot.name_of(here) or queue.auto_delete:
+        if queue.node != self._snapshot.name_of(here):
             return None
         policy = self.policy_of(queue)
         if policy is None:
@@ -335,8 +335,12 @@ class MirrorProposals:
 
     def _gone(self, view: RingView) -> frozenset[int]:
         """Members that are lost, or that the cluster has forgotten."""
-        known = {each.id for each in self._snapshot.members()}
+        known = self._known()
         return frozenset(m for m in view.members if m in self._lost or m not in known)
+
+    def _known(self) -> set[int]:
+        """Members of the cluster."""
+        return {each.id for each in self._snapshot.members()}
 
     def _next_without(self, queue: Queue, view: RingView) -> MirrorView | None:
         """Who leads the definitions sees to members that are lost."""
@@ -367,6 +371,8 @@ class MirrorProposals:
     def _promotes_always(self, queue: Queue, policy: MirrorPolicy | None) -> bool:
         """Whether a mirror that is not synchronised may lead."""
         assert queue.mirrors is not None
+        if queue.mirrors.members[0] not in self._known():
+            return True  # The cluster has forgotten the node of the leader: it never comes back.
         if queue.mirrors.leader_stopped:
             return policy is not None and policy.always_on_shutdown
         return policy is None or policy.always_on_failure

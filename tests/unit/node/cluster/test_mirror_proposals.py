@@ -12,7 +12,12 @@ from node.cluster.queues.mirror_proposals import CLOSED_MS, LOST_MS, ROUND_MS, M
 from node.cluster.queues.mirrors import ring_view
 from node.events.events import Events
 from queues.definitions.broker_objects import MirrorView, Queue, Uid
-from queues.definitions.metadata_commands import DeleteQueue, PutPolicy, SetMirrorView
+from queues.definitions.metadata_commands import (
+    DeleteQueue,
+    PutPolicy,
+    RemoveMember,
+    SetMirrorView,
+)
 from queues.definitions.metadata_outcomes import Refused
 from queues.definitions.mirror_policy import MirrorPolicy
 from raft.ring_view import RingView
@@ -269,6 +274,15 @@ def test_promote_on_failure_decides_whether_a_mirror_that_lacks_messages_leads()
     taken.stop(1)
     view = taken.tick(3)
     assert view is not None and (view.members[0], view.synchronised) == (2, (2,))
+
+
+def test_a_mirror_that_lacks_messages_leads_once_the_cluster_has_forgotten_the_leader() -> None:
+    world = World(UNSYNCHRONISED, {"ha-mode": "all", "ha-promote-on-failure": "when-synced"})
+    world.stop(1)
+    assert world.tick(3) == UNSYNCHRONISED
+    world.world.do(RemoveMember(1))
+    view = world.tick(3)
+    assert view is not None and (view.members, view.synchronised) == ((2, 3), (2,))
 
 
 def test_a_node_that_stops_has_a_synchronised_mirror_lead() -> None:

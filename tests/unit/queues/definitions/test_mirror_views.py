@@ -89,6 +89,20 @@ def test_a_view_follows_the_one_that_its_proposer_saw() -> None:
     assert Metadata.restore(steps.machine.snapshot()).queue(uid) == found
 
 
+def test_a_queue_goes_with_the_last_node_that_had_it() -> None:
+    steps = founded()
+    for name, members in (("lost", (2,)), ("kept", (2, 1))):
+        uid = steps.queue(name, durable=True).uid
+        first = MirrorView(1, 1, members[:1], (1,), members[:1])
+        steps.do(commands.SetMirrorView(uid, first))
+        if len(members) > 1:
+            both = MirrorView(2, 1, members, (1, 2), members)
+            steps.do(commands.SetMirrorView(uid, both))
+    steps.do(commands.RemoveMember(2))
+    steps.do(commands.DeleteByNode("n2", 10))
+    assert set(steps.vhost.queues) == {"kept"}
+
+
 def test_a_view_that_cannot_be_is_refused() -> None:
     steps = founded()
     uid = steps.queue("q", durable=True).uid
