@@ -134,8 +134,8 @@ class QueueRegistry:
         queue = self._metadata.queue(uid)
         if queue is None and uid < self._metadata.next_uid:
             return None
-        if queue is None or queue.holders or not self.is_home(queue):
-            return UnknownHost(uid)  # Not known here yet, or there that it has mirrors.
+        if queue is None or not (queue.holders or self.is_home(queue)):
+            return UnknownHost(uid)  # Not known here yet.
         return self.host(uid)
 
     def is_home(self, queue: Queue) -> bool:

@@ -47,6 +47,7 @@ class Reading:
     def heed_no_marks(self) -> None:
         """From now on deliveries are in a replicated log, and need no delivered mark."""
         self._heeds_marks = False
+        self.mark_durable(self._mark_durable)  # No session waits for one.
 
     def view(self, owner: BodyOwner, sink: SessionSink, first: i64, count: i64) -> View | None:
         """The head of these messages with their bytes, or None while they are being read, or

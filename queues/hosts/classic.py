@@ -35,7 +35,6 @@ from warren.wire.amqp091.events import INFO_PERSISTENT
 MARK_STRIDE: Final = 2048  # deliveries between two delivered marks in the journal
 SHIFT_SLOTS: Final = 1024  # of the store, looked at in a step after a change of mode
 SHIFT_REST_MS: Final = 50  # while page files are behind
-PROCESS_SHIFT: Final = 64  # of a session's number: what is above is its process
 NO_CHUNKS: Final[list[Chunk]] = []  # of commands that bring none
 
 
@@ -60,9 +59,8 @@ class ClassicHost:
         self._shift_end: i64 = 0  # messages before this one have yet to follow a change of mode
         # Confirms behind refusals.
         self._settled_late: list[tuple[SessionSink, int]] | None = None
-        # The queue gets mirrors: what sessions of `_process`, this node, publish waits there.
+        # The queue gets mirrors: what sessions publish waits there.
         self._served_by: QueueHost | None = None
-        self._process = 0
         self._is_over = False  # and its core has another host
 
     @property
@@ -94,10 +92,9 @@ class ClassicHost:
     def publish(self, sink: SessionSink, chunk: Chunk, first_seq: i64) -> None:
         """Enqueue the whole chunk as the session's numbers first_seq.."""
         served_by = self._served_by
-        if served_by is not None and (self._is_over or self._is_of_node(sink)):
-            if self._is_of_node(sink):
-                served_by.publish(sink, chunk, first_seq)
-            return  # Sessions of other nodes hear from their own node that the host has changed.
+        if served_by is not None:
+            served_by.publish(sink, chunk, first_seq)
+            return
         session = self._users.publishes(sink)
         count = chunk.count()
         sink.credit.send(self._credit, count)
@@ -113,8 +110,7 @@ class ClassicHost:
         """Apply the command in this turn, after what was handed down before."""
         served_by = self._served_by
         if served_by is not None and (self._is_over or isinstance(command, EndSession)):
-            if self._is_of_node(sink):
-                served_by.command(sink, command)
+            served_by.command(sink, command)
             if self._is_over:
                 return
         self._users.commands(sink)
@@ -150,7 +146,7 @@ class ClassicHost:
         """See `QueueHost.view`."""
         served_by = self._served_by
         if self._is_over and served_by is not None:
-            return served_by.view(sink, first, count) if self._is_of_node(sink) else None
+            return served_by.view(sink, first, count)
         return self.core.view(sink, first, count)
 
     def mark_durable(self, message_seq: i64) -> None:
@@ -345,34 +341,23 @@ class ClassicHost:
 
     # The queue gets mirrors
 
-    def divert(self, served_by: QueueHost, process: int) -> None:
-        """Another host is about to take over: it keeps what sessions of this node publish from now
-        on. `process`: of this node, as their numbers begin."""
+    def divert(self, served_by: QueueHost) -> None:
+        """Another host is about to take over: it keeps what sessions publish from now on."""
         self._served_by = served_by
-        self._process = process
 
-    def _is_of_node(self, sink: SessionSink) -> bool:
-        return sink.session >> PROCESS_SHIFT == self._process
-
-    def hand_over(self, now_ms: i64) -> None:
-        """The other host takes over now: all publishes so far are confirmed. What consumers hold is
-        ready again, and they are cancelled."""
+    def hand_over(self, now_ms: i64) -> list[SessionSink]:
+        """The other host takes over now: all publishes so far are confirmed. Return the sessions,
+        which keep what they have."""
         core = self.core
         self.step(now_ms)
-        sinks: list[tuple[SessionSink, int]] = []
-        for key in core.machine.roster.consumers:
-            if number_of(key) > 0:  # Else a message that basic.get has brought.
-                sinks.append((self._users.served(key), number_of(key)))
-        self._apply([EndSession(sink.session) for sink in self._users.all()], NO_CHUNKS, now_ms)
         while core.machine.has_more():
             self._apply([], NO_CHUNKS, now_ms)
         self._is_over = True
         core.forget_balance()
         core.credit.peer_down_everywhere()
-        timeout_ms = int(core.machine.options.consumer_timeout_ms)
-        for sink, number in sinks:
-            sink.on_timed_out(self.uid, number, timeout_ms)
+        sinks = self._users.all()
         self._users.clear()
+        return sinks
 
     def delete(self) -> int:
         """Tell the sessions that the queue is gone and free everything; return what was ready."""

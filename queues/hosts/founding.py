@@ -1,22 +1,22 @@
 """A classic queue with messages becomes the first member of a mirror ring.
 
-    founding = Founding(host, turn, done)
+    founding = Founding(host, turn, now_ms, done)
     founding.begin()     # `done` in a turn: the host is handed over, and the log has all messages
 
 Messages of a mirrored queue are in the log, the transient ones of a classic queue are not: they are
 written first, read back from page files where that is needed. Then all that was published before is
-confirmed (`Journal.when_durable`), and the host lets its sessions go (`ClassicHost.hand_over`).
-Publishes of this node that come meanwhile wait in the host that takes over.
+confirmed (`Journal.when_durable`), and the host gives its sessions away (`ClassicHost.hand_over`);
+`done` gets them. Publishes of this node that come meanwhile wait in the host that takes over.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from queues.hosts.classic import ClassicHost
 from queues.hosts.host_interfaces import Steps
 from queues.hosts.quorum_entry import cut_of, twin_of
 from queues.machine.commands import SessionId
-from queues.queue_host import PublishingOnly
+from queues.queue_host import PublishingOnly, SessionSink
 from queues.sessions.credit import CreditActor, CreditSpec
 
 WRITTEN_MAX: Final = 256  # pieces that are written in one turn
@@ -27,7 +27,11 @@ class Founding(PublishingOnly):
     """See the module. To the queue's core it is a session that reads."""
 
     def __init__(
-        self, host: ClassicHost, turn: Steps, now_ms: Callable[[], int], done: Callable[[], None]
+        self,
+        host: ClassicHost,
+        turn: Steps,
+        now_ms: Callable[[], int],
+        done: Callable[[Sequence[SessionSink]], None],
     ) -> None:
         self._host = host
         self._turn = turn
@@ -62,8 +66,7 @@ class Founding(PublishingOnly):
             return
         if self._is_synced:
             self._is_over = True
-            host.hand_over(now_ms)
-            self._done()
+            self._done(host.hand_over(now_ms))
         elif not self._awaits_sync:
             self._awaits_sync = True
             host.core.journal.when_durable(self._synced)

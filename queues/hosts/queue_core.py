@@ -496,12 +496,13 @@ class QueueCore:
         return machine
 
     def begin_group(self) -> None:
-        """From now on the queue's commands come from a replicated log: no session uses it, and the
-        log has all its messages."""
+        """From now on the queue's commands come from a replicated log, which has all its messages.
+        Sessions keep what they have (`Fifo.begin_streams`)."""
         self.quorum = True
         self.mode = DEFAULT
         self.promises = SeqSet()
         self.machine.begin_streams()
+        self.evaluate_again()
         self.reading.heed_no_marks()
 
     def restore(self, last_seq: i64, redelivered_upto: i64) -> None:

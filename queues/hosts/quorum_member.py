@@ -1,10 +1,9 @@
-"""A quorum queue on a node that has a member of its group (0011).
+"""A quorum queue on a node that has a member of its group (0011). Compiled.
 
 Every member applies what is committed, the leader alone speaks: of the effects a follower takes
-what concerns bodies. Sessions of all nodes come in through `hand_down`
-(`queues.remote.remote_interfaces.HomeEnd`)
-with numbered commands; what a leader loses is sent again by them, to the leader of that time, so
-nothing reports a proposal that is lost.
+what concerns bodies. Sessions of all nodes come in through `hand_down` with numbered commands
+(`queues.remote.remote_interfaces.HomeEnd`); what a leader loses is sent again by them, to the
+leader of that time, so nothing reports a proposal that is lost.
 
 A leader begins when all entries of older terms are applied here: with `Leads(term)`, behind which
 messages are numbered from term << 40 | 1 on, and with the queue's options where they have changed.
@@ -14,16 +13,13 @@ Acknowledgements alone, while no message waits for a consumer, make no entry for
 they go with the next publish. What was acknowledged in that time may come again, flagged as
 redelivered, if the leader is lost.
 
-Bodies are the business of `quorum_bodies`, snapshots of `quorum_snapshot`, entries of
-`quorum_entry`. Owns the member's role and what is on its way to the group; `QueueCore` has the
-machine and the bodies, `EntryApply` the sinks. Keeps `raft.log_group.GroupOwner`. An entry that
-this node cannot read stops it, because its machine would differ from that of the others.
+Bodies are in `quorum_bodies`, snapshots in `quorum_snapshot`, entries in `quorum_entry`. Owns the
+member's role and what is on its way to the group; `QueueCore` has the machine and the bodies,
+`EntryApply` the sinks. Keeps `raft.log_group.GroupOwner`. An unreadable entry stops the node.
 
     member = QuorumMember(node, core, shelf)
     member.begin_new(config, birth, join) | member.load(standing, state), ..., member.recovered()
     member.join(group)
-
-Compiled.
 """
 
 from collections import deque
@@ -538,6 +534,7 @@ class QuorumMember:
         if self.mirror.joined > 0 and core.machine.next_seq == 1:
             # A mirror that was promoted without what came before the entries that it has.
             core.machine.next_seq = message_first
+            core.machine.is_partial = self._lossy_ring() is not None
         message_end = message_first
         for command in commands:
             enqueue = enqueue_of(command)
@@ -605,14 +602,17 @@ class QuorumMember:
             self._at_least_once_worker_here().begin(machine.pending_dead_letters)
         self._follow()
 
+    def _lossy_ring(self) -> Ring | None:
+        """The ring, if this mirror was promoted without being synchronised and has yet to lead."""
+        raft = None if self._group is None else self._group.raft
+        return raft if isinstance(raft, Ring) and raft.lost_index >= 0 else None
+
     def _has_lost(self, term: i64) -> bool:
         """Whether this mirror was promoted in that term without being synchronised."""
-        group = self._group
-        assert group is not None
-        raft = group.raft
-        if not isinstance(raft, Ring) or raft.lost_index < 0:
+        ring = self._lossy_ring()
+        if ring is None:
             return False
-        raft.lost_index = -1
+        ring.lost_index = -1
         lost = self.mirror.on_lost
         if lost is not None:
             lost(int(self.uid))
@@ -741,9 +741,10 @@ class QuorumMember:
     def _take_snapshot(self, group: Group) -> None:
         outgoing = self._outgoing
         outgoing.write(group.raft.durable_index, self._saved)
+        is_busy = outgoing.is_busy or self.core.machine.is_partial  # That is not in a snapshot.
         behind = self.applied_index - group.raft.snapshot_index
         is_wanted = group.raft.snapshot_index < self.mirror.wanted_index <= self.applied_index
-        if (behind < self._snapshot_entries and not is_wanted) or outgoing.is_busy:
+        if (behind < self._snapshot_entries and not is_wanted) or is_busy:
             return
         machine = self.core.machine
         if (
@@ -952,8 +953,7 @@ class QuorumMember:
 
     def leave(self) -> None:
         """The definition is gone, or the group has no member here any more: all that is here of it
-        goes. The core is deleted next (`QueueCore.delete`), and the part that added the group
-        removes it."""
+        goes. `QueueCore.delete` follows, and the part that added the group removes it."""
         self.core.settles = False  # The same messages may come again, if a member does.
         if self.term > 0:
             self._step_down()

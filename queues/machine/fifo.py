@@ -15,9 +15,8 @@ Commands of a batch have the effects that they would have one by one, but ready 
 to consumers as late as that allows: before a command that could tell the difference (`_catch_up`),
 and at the end of the batch. A consumer that leaves in a batch gets nothing of what came in it.
 
-Where the leader may change, `begin_streams` is called first: then sessions are
-`queues.machine.numbered_sessions`, and the rest is in `queues.machine.time_and_leadership`.
-Compiled.
+Where the leader may change (`begin_streams`), sessions are `queues.machine.numbered_sessions`, and
+the rest is in `queues.machine.time_and_leadership`. Compiled.
 """
 
 from collections import deque
@@ -114,27 +113,27 @@ from queues.machine.time_and_leadership import (
     configure,
     drain,
     expire_by_ttl,
+    number_sessions,
     pass_over_bare,
     pass_time,
     refuse_all,
     resume,
     return_all,
+    settle_unheld,
     wants_drain,
 )
 from queues.machine.traits import Traits
 from queues.runs.columns import Sparse
 from queues.runs.seqset import SeqSet
 
-# Consumers take turns message by message; in a long backlog a turn is longer, which no client can
-# tell from an uneven start but which keeps runs of message_seqs together.
+# In a long backlog a turn of a consumer has several messages: runs of message_seqs stay together.
 LONG_BACKLOG: Final = 1024
 LONG_TURN: Final = 32
 
 LEAVE_SLICE: Final = 8192  # messages that leave in one batch, beside those that are settled in it
 DEAD_SLICE: Final = 1024  # the same where what leaves is dead-lettered
 NO_EFFECTS: Final[list[Effect]] = []  # between batches, when nothing has any
-# All queues share these sets, which stay empty. A queue with few messages is a third smaller so,
-# and what a message looks at is in the cache of the processor.
+# All queues share these sets, which stay empty: a queue with few messages is a third smaller so.
 NONE: Final = SeqSet()
 NOTHING: Final = Annotations()
 FAILED_MASK: Final = (1 << ACQUIRED_SHIFT) - 1
@@ -174,6 +173,7 @@ class Fifo:
         self.unused_since_ms: i64 = -1  # -1: since the first batch, which is still to come
         self.timeouts = Timeouts(self.roster)
         self.streams: Streams | None = None  # where the leader may change
+        self.is_partial = False  # lacks what came before the entries that it has (`DropLost`)
         self.pending_dead_letters = PendingDeadLetters()
         self.delays: Delays | None = None  # once something has to wait for its time
         self.deliver_at_ms: i64 = 0  # what is given back now is to wait until then; 0: no
@@ -212,10 +212,8 @@ class Fifo:
     def restore_run(
         self, first: i64, count: i64, traits: Traits | None, index: i64, arrived_ms: i64
     ) -> None:
-        """Messages first.. are alive; they are `index`.. of the traits, and came at that time.
-
-        Called for all of them in ascending order, before `end_restore`.
-        """
+        """Messages first.. are alive: `index`.. of the traits, which came at that time. Called for
+        all of them in ascending order, before `end_restore`."""
         now_ms = self.now_ms
         self.now_ms = arrived_ms
         self._put(first, count, traits, index)
@@ -233,9 +231,9 @@ class Fifo:
     # Where the leader may change (queues.machine.time_and_leadership)
 
     def begin_streams(self) -> None:
-        """Called of a machine without consumers and sessions."""
-        assert self.checked_out == 0 and self.attached_count == 0
+        """Sessions number their commands from now on, and keep what they have."""
         self.streams = Streams()
+        number_sessions(self)
 
     def resume(self, wanted: Resume) -> Resumed:
         """What a session's proxy has to know of a new leader; nothing changes."""
@@ -445,7 +443,7 @@ class Fifo:
         self, session: SessionId, first: i64, message_first: i64, count: i64, traits: Traits | None
     ) -> bool:
         """Return whether all of the messages are in the queue."""
-        if self.options.overflow != DROP_HEAD:
+        if self.options.overflow != DROP_HEAD and not self.is_partial:
             return self._put_what_fits(session, first, message_first, count, traits)
         self._put(message_first, count, traits, 0)
         return True
@@ -502,8 +500,7 @@ class Fifo:
             begin_leave(self.leaving, first, count, LEFT_MAXLEN)
 
     def _drops_delayed(self) -> bool:
-        """Drop the oldest message that waits for its time, if it is older than the ready message
-        that is to be dropped next."""
+        """Drop the oldest message that waits for its time, unless the next ready one is older."""
         delays = self.delays
         if delays is None or delays.seqs.count == 0:
             return False
@@ -547,6 +544,9 @@ class Fifo:
     # Settling
 
     def _settle(self, command: Settle) -> None:
+        if self.is_partial:
+            settle_unheld(self, command)
+            return
         consumer = self.roster.find(command.key)
         if consumer is None:
             return  # It went while this was under way; its messages are back in `ready`.
@@ -850,7 +850,7 @@ class Fifo:
 
     def _get(self, command: Get) -> None:
         self.use()
-        if self.behind:
+        if self.behind or self.is_partial:
             self.put_off.append(command)
             return
         self._catch_up()
@@ -893,7 +893,7 @@ class Fifo:
 
     def serve(self) -> None:
         """Hand ready messages to consumers with credit, the highest priority first, in turns."""
-        woken = not self.behind
+        woken = not (self.behind or self.is_partial)
         while woken and self.ready.count > 0:
             woken = self.roster.wake()
             only = self.roster.lines.only

@@ -93,7 +93,7 @@ def restored_streams(state: LeadershipState) -> Streams:
         stream.answered = in_bounds(each.answered)
         if len(each.session) != SESSION_BYTES or session in streams.by_session:
             raise ValueError("a stream of a wrong session, or one twice")
-        if not each.answered <= each.asked <= each.number or each.number == 0:
+        if not each.answered <= each.asked <= each.number:
             raise ValueError(f"a stream at {each.number} that has asked at {each.asked}")
         stream.answer = answer_of(session, each.answer)
         stream.refused = _refused(each.refused)

@@ -107,11 +107,18 @@ class Streams:
         self._asking: dict[SessionId, Stream] = {}
         self._applied: dict[SessionId, int] = {}  # in this batch
 
-    def admit(self, command: Numbered) -> i64:
-        """Whether it is to be applied now: TAKEN, KNOWN, or the number that is to come first."""
+    def admit(self, command: Numbered, is_partial: bool = False) -> i64:
+        """Whether it is to be applied now: TAKEN, KNOWN, or the number that is to come first.
+
+        `is_partial`: sessions may have begun before the entries that the machine gets.
+        """
         session = command.session
         stream = self.by_session.get(session)
-        last: i64 = 0 if stream is None else stream.number
+        last: i64 = 0
+        if stream is not None:
+            last = stream.number
+        elif is_partial:
+            last = command.number - 1
         if command.number != last + 1:
             if command.number > last:
                 return last + 1

@@ -14,7 +14,10 @@ from mypy_extensions import i64
 
 from queues.machine.checked_out import Row, Rows
 from queues.machine.commands import (
+    ACCEPT,
     FAIL,
+    REJECT,
+    REJECT_TOO_LARGE,
     RELEASE,
     TERM_BITS,
     TERM_SHIFT,
@@ -30,6 +33,7 @@ from queues.machine.commands import (
     Retire,
     Selected,
     SessionId,
+    Settle,
     Suspend,
     Unsuspend,
     consumer_key,
@@ -38,6 +42,7 @@ from queues.machine.commands import (
 from queues.machine.consumers import Consumer
 from queues.machine.delays import oldest_of
 from queues.machine.effects import (
+    LEFT_ACCEPTED,
     LEFT_BURIED,
     LEFT_EXPIRED,
     LEFT_PURGED,
@@ -64,8 +69,9 @@ from queues.machine.effects import (
 )
 from queues.machine.expiry import FAR, Arrivals
 from queues.machine.leaving import Leaving, begin_leave
-from queues.machine.numbered_sessions import KNOWN, TAKEN, Resume, Resumed
+from queues.machine.numbered_sessions import KNOWN, TAKEN, Resume, Resumed, Stream
 from queues.machine.options import DROP_HEAD
+from queues.machine.ready import alike
 from queues.runs.columns import Sparse
 from queues.runs.seqset import SeqSet
 
@@ -74,6 +80,7 @@ if TYPE_CHECKING:
 
 DUE_SLICE: Final = 2048  # entries of the calendar looked at in one batch
 PROCESS_SHIFT: Final = 96  # of a consumer's key: what is above is its session's process
+NUMBER_MASK: Final = 0xFFFFFFFF  # the session's own number of the consumer
 
 
 def apply_leadership(machine: "Fifo", command: Command) -> None:
@@ -102,7 +109,13 @@ def apply_leadership(machine: "Fifo", command: Command) -> None:
 
 def _drop_lost(machine: "Fifo", command: DropLost) -> None:
     """These messages leave the queue, and are not dead-lettered. All sessions have been ended, so
-    no consumer holds one."""
+    no consumer holds one. Others may have been delivered: which ones is not known."""
+    if machine.is_partial:
+        machine.is_partial = False
+        redelivered = machine.own_redelivered()
+        for first, count in machine.queue_within(1, machine.next_seq - 1):
+            redelivered.remove(first, count)
+            redelivered.add(first, count)
     for first, count in command.runs:
         lost: list[tuple[int, int]] = []
         for run_first, run_count in machine.ready.remove(first, count):
@@ -116,6 +129,18 @@ def _drop_lost(machine: "Fifo", command: DropLost) -> None:
             begin_leave(machine.leaving, run_first, run_count, LEFT_PURGED)
 
 
+def settle_unheld(machine: "Fifo", command: Settle) -> None:
+    """A machine that is partial does not know who holds what, and serves no consumer: messages that
+    are settled leave it at once. Their dead letters are the business of the leader of that time."""
+    if command.outcome not in (ACCEPT, REJECT, REJECT_TOO_LARGE):
+        return
+    reason = LEFT_ACCEPTED if command.outcome == ACCEPT else LEFT_PURGED
+    for first, count in command.runs:
+        for run_first, run_count in machine.ready.remove(first, count):
+            machine.notes.taken(run_first, run_count)
+            begin_leave(machine.leaving, run_first, run_count, reason)
+
+
 # Streams
 
 
@@ -125,7 +150,7 @@ def admit(machine: "Fifo", command: Numbered) -> bool:
     assert streams is not None
     session = command.session
     inner = command.command
-    verdict = streams.admit(command)
+    verdict = streams.admit(command, machine.is_partial)
     if verdict == TAKEN:
         if isinstance(inner, Enqueue):  # The stream's numbers hold, whatever was before.
             machine.last_seqs.put(session, inner.first_seq - 1)
@@ -246,6 +271,43 @@ def refuse_all(machine: "Fifo", enqueued: Enqueued) -> None:
     machine.tell(Refused(session, first, count))
     machine.tell(enqueued)
     machine.tell(Left(enqueued.message_first, count, LEFT_REFUSED))
+
+
+# A queue of one node gets leaders
+
+
+def number_sessions(machine: "Fifo") -> None:
+    """Sessions that use the queue keep their consumers and what these hold. None of their commands
+    had a number; the first one gets 1."""
+    streams = machine.streams
+    assert streams is not None
+    for session in (*machine.last_seqs.all(), *machine.roster.sessions()):
+        if session not in streams.by_session:
+            streams.restore(session, Stream())
+    for key, consumer in machine.roster.consumers.items():
+        if key & NUMBER_MASK:  # Else it holds what basic.get has brought.
+            consumer.rows = _rows_of(machine, consumer)
+
+
+def _rows_of(machine: "Fifo", consumer: Consumer) -> Rows:
+    """What the consumer holds, as its last deliveries: in which order they were made is unknown."""
+    streams = machine.streams
+    assert streams is not None
+    rows = Rows()
+    delivery_seq: i64 = consumer.delivery_count - consumer.held.count + 1
+    for first, left in consumer.held.runs():
+        while left > 0:
+            count, redelivered = alike(machine.redelivered, first, left)
+            tries: i64 = 0
+            if redelivered and machine.attempts.count > 0:
+                tries = machine.attempts.get(first)
+                count = 1
+            streams.order += 1
+            rows.add(Row(streams.order, delivery_seq, first, count, redelivered, tries))
+            delivery_seq += count
+            first += count
+            left -= count
+    return rows
 
 
 # Processes that cannot be reached, or are gone

@@ -137,6 +137,11 @@ class SessionStub:
     def credit(self) -> CreditActor:
         return self._credit
 
+    def use(self, host: QueueHost) -> None:
+        """The queue gets mirrors: its leader may come to be another node."""
+        if self._end is None:
+            self._host = host
+
     # From the proxy
 
     def publish(self, chunk: Chunk, first_seq: i64) -> None:
@@ -517,11 +522,11 @@ class SessionStubs:
         self._stubs.pop((int(stub.uid), stub.session), None)
         stub.credit.peer_down_everywhere()
 
-    def drop(self, uid: int) -> None:
-        """The queue has another kind of host now: its sessions hear that from their own node."""
-        for key in [each for each in self._stubs if each[0] == uid]:
-            self._stubs[key].is_over = True
-            self.leave(self._stubs[key])
+    def move(self, uid: int, host: QueueHost) -> None:
+        """The queue has another kind of host now: its sessions go on with that one."""
+        for key, stub in self._stubs.items():
+            if key[0] == uid:
+                stub.use(host)
 
     def want_pump(self, stub: SessionStub) -> None:
         """It has bodies to send: behind all that this turn tells it."""

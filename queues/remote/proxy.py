@@ -133,6 +133,7 @@ class Proxy:
         self.credit = CreditActor(place, spec, None, QUEUE)
         self.is_gone = False
         self.is_passing = False  # it is not kept: it goes with the last session that uses it
+        self._relay: Relay | None = None  # the queue has mirrors now: these sessions stay here
         self._quorum = quorum
         self._single_active = single_active
         self._proxies = proxies
@@ -228,8 +229,22 @@ class Proxy:
         self._ties.pop(sink.session, None)
         self.credit.peer_down(sink.credit)
         sink.credit.peer_down(self.credit)
-        if self.is_passing and len(self._ties) == 0:
+        if len(self._ties) == 0 and (self.is_passing or self._relay is not None):
             self._proxies.forget(self.uid)
+            if self._relay is not None:
+                self._relay.relay_by(None)
+
+    # The queue gets mirrors
+
+    def relay(self, relay: "Relay") -> bool:
+        """Sessions that use the queue go on to do so by way of its old home, others elsewhere.
+        Return whether there are any."""
+        self._relay = relay
+        return len(self._ties) > 0
+
+    def serves(self, session: SessionId) -> bool:
+        """Whether the session uses the queue by way of its home."""
+        return self._relay is None or session in self._ties
 
     # From the home
 
@@ -280,6 +295,8 @@ class Proxy:
             if open_count > 0:
                 tie.sink.on_refused(self.uid, tie.confirmed + 1, open_count)
                 tie.sink.on_confirms(self.uid, tie.published)
+            if self._relay is not None:
+                self._relay.end_session(tie.sink)
             self._lose(tie)
 
     def delete(self) -> None:
@@ -321,6 +338,18 @@ def answer(sink: SessionSink, uid: int, item: Item) -> None:
         sink.on_unreadable(uid)
     else:
         raise BadItem(f"an answer of kind {kind}")
+
+
+class Relay(Protocol):
+    """The queue as sessions use it that do so since it has mirrors
+    (`queues.remote.quorum_proxy.QuorumProxy`)."""
+
+    def relay_by(self, proxy: Proxy | None) -> None:
+        """The proxy serves sessions that have used the queue before; None: there are none left."""
+
+    def end_session(self, sink: SessionSink) -> None:
+        """The old home is gone, and the session does not know how far its commands have come: end
+        it. If it uses the queue again, that comes behind the end."""
 
 
 @final
@@ -382,12 +411,21 @@ class Proxies:
             host.delete()
 
     def leave(self, uid: int) -> None:
-        """The queue has mirrors now and is reached in another way: sessions start again, and what
-        was not confirmed is refused."""
+        """The queue is served again: sessions restart, unconfirmed publishes are refused."""
         host = self.hosts.pop(uid, None)
         if host is not None:
             host.is_gone = True
             host.home_lost()
+
+    def relay(self, uid: int, relay: "Relay") -> None:
+        """The queue has mirrors now, and new sessions reach it by its leader."""
+        host = self.hosts.get(uid)
+        if host is None:
+            return
+        if host.relay(relay):
+            relay.relay_by(host)
+        else:
+            self.forget(uid)
 
     def forget(self, uid: int) -> None:
         """It is not in use any more."""
@@ -418,7 +456,7 @@ class Proxies:
         """A message of the stream. BadItem: the home is wrong, or of another version."""
         for item in take_items(data):
             host = self.hosts.get(item.uid)
-            if host is not None:
+            if host is not None and host.serves(item.session):
                 host.take(item)
             elif self._roams is not None:
                 self._roams.take(self._member, item)

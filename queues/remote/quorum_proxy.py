@@ -19,6 +19,7 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from queues.machine.commands import Command, ConsumerKey, SessionId
+from queues.machine.fifo import Fifo
 from queues.machine.numbered_sessions import Resume
 from queues.message import Chunk
 from queues.queue_host import CancelSink, SessionSink, View
@@ -58,7 +59,7 @@ from queues.remote.items import (
     put_resume,
     put_run,
 )
-from queues.remote.proxy import answer
+from queues.remote.proxy import Proxy, answer
 from queues.remote.remote_interfaces import EndOfTurn, FindEnd, FindPeerRoute, HomeEnd, PeerRoute
 from queues.remote.remote_session import RemoteSession
 from queues.sessions.credit import QUEUE, CreditActor, CreditSpec
@@ -105,6 +106,9 @@ class QuorumProxy:
         self.end: HomeEnd | None = None  # if that is this node
         self._peer_route: PeerRoute | None = None  # if it is another
         self._remote_sessions: dict[SessionId, RemoteSession] = {}
+        # Who serves sessions that used the queue before it had mirrors, as one of another node
+        self.relayed: Proxy | None = None
+        self._ending: dict[SessionId, RemoteSession] = {}  # of those whose old home is gone
         self._kept_bytes: i64 = 0
         self._brake = CreditActor("commands that wait", BRAKE_SPEC)
         self._braked = False
@@ -145,6 +149,10 @@ class QuorumProxy:
 
     def publish(self, sink: SessionSink, chunk: Chunk, first_seq: i64) -> None:
         """See QueueHost."""
+        relayed = self.relayed
+        if relayed is not None and relayed.serves(sink.session):
+            relayed.publish(sink, chunk, first_seq)
+            return
         sink.credit.send(self.credit, chunk.count())
         self._remote_session(sink).publish(chunk, first_seq)
         peer_route = self._peer_route
@@ -153,10 +161,17 @@ class QuorumProxy:
 
     def command(self, sink: SessionSink, command: Command) -> None:
         """See QueueHost."""
+        relayed = self.relayed
+        if relayed is not None and relayed.serves(sink.session):
+            relayed.command(sink, command)
+            return
         self._remote_session(sink).command(command)
 
     def view(self, sink: SessionSink, first: i64, count: i64) -> View | None:
         """See QueueHost."""
+        relayed = self.relayed
+        if relayed is not None and relayed.serves(sink.session):
+            return relayed.view(sink, first, count)
         return self._remote_session(sink).view(first, count)
 
     def _remote_session(self, sink: SessionSink) -> RemoteSession:
@@ -165,6 +180,30 @@ class QuorumProxy:
             remote_session = RemoteSession(sink, self)
             self._remote_sessions[sink.session] = remote_session
         return remote_session
+
+    def adopt(self, sink: SessionSink, machine: Fifo) -> None:
+        """The session has used the queue while it was one of this node alone."""
+        published = machine.last_seqs.of(sink.session)
+        keys = machine.roster.of_session(sink.session)
+        if published > 0 or len(keys) > 0:
+            consumers = [machine.roster.consumers[key] for key in keys]
+            self._remote_session(sink).adopt(published, consumers, machine.roster.active_key)
+
+    def relay_by(self, proxy: Proxy | None) -> None:
+        """See `queues.remote.proxy.Relay`."""
+        self.relayed = proxy
+
+    def end_session(self, sink: SessionSink) -> None:
+        """See `queues.remote.proxy.Relay`."""
+        ending = RemoteSession(sink, self)
+        self._ending[sink.session] = ending
+        ending.end_unknown()
+        if self.is_led:
+            ending.resume()
+
+    def is_ending(self, session: SessionId) -> bool:
+        """Whether an earlier use of the queue by the session has yet to end."""
+        return session in self._ending
 
     # Who leads
 
@@ -179,7 +218,7 @@ class QuorumProxy:
         self.end = None
         self._peer_route = None
         if member == NO_MEMBER:
-            for remote_session in list(self._remote_sessions.values()):
+            for remote_session in self._all_sessions():
                 remote_session.close()
             return
         self.term = term
@@ -209,7 +248,7 @@ class QuorumProxy:
         """All sessions are to find out how far they have come, or those that were refused."""
         if not self.is_led:
             return
-        for remote_session in list(self._remote_sessions.values()):
+        for remote_session in self._all_sessions():
             if remote_session.is_refused or not refused_alone:
                 remote_session.resume()
 
@@ -254,7 +293,17 @@ class QuorumProxy:
             self._braked = False
             self._brake.ack(self.credit, 1)
 
+    def _all_sessions(self) -> list[RemoteSession]:
+        return [*self._ending.values(), *self._remote_sessions.values()]
+
     def over(self, remote_session: RemoteSession) -> None:
+        session = remote_session.session
+        if self._ending.get(session) is remote_session:
+            del self._ending[session]
+            following = self._remote_sessions.get(session)
+            if following is not None:
+                following.begin()
+            return
         if self._remote_sessions.get(remote_session.session) is remote_session:
             del self._remote_sessions[remote_session.session]
 
@@ -266,7 +315,9 @@ class QuorumProxy:
             ready, checked_out, consumers = item.numbers
             self._counts = (ready, checked_out, consumers)
             return
-        remote_session = self._remote_sessions.get(item.session)
+        remote_session = self._ending.get(item.session)
+        if remote_session is None:
+            remote_session = self._remote_sessions.get(item.session)
         if remote_session is None or member != self.member or self._peer_route is None:
             return
         if item.kind == RESUMED:
@@ -309,8 +360,9 @@ class QuorumProxy:
     def delete(self) -> None:
         """The definition is gone."""
         self.is_gone = True
-        remote_sessions = list(self._remote_sessions.values())
+        remote_sessions = self._all_sessions()
         self._remote_sessions = {}
+        self._ending = {}
         for remote_session in remote_sessions:
             remote_session.lose()
         self.credit.peer_down_everywhere()

@@ -29,6 +29,7 @@ from queues.machine.commands import (
     GROUP_CONSUMER,
     Attach,
     Command,
+    ConsumerKey,
     EndSession,
     Enqueue,
     Inspect,
@@ -37,6 +38,7 @@ from queues.machine.commands import (
     SessionId,
     Settle,
 )
+from queues.machine.consumers import Consumer
 from queues.machine.numbered_sessions import Resume, asks
 from queues.message import Chunk
 from queues.queue_host import SessionSink, View
@@ -86,6 +88,9 @@ class RemoteSessionHome(Protocol):
 
     def keeps(self, byte_count: int) -> None:
         """So many bytes of publishes more, or fewer, are kept."""
+
+    def is_ending(self, session: SessionId) -> bool:
+        """Whether the session must not begin yet."""
 
     def over(self, remote_session: "RemoteSession") -> None:
         """Nothing is left to be done for it."""
@@ -188,6 +193,7 @@ class RemoteSession:
         self._taken_bytes: i64 = 0  # looked at, and not told to the leader yet
         self._wanted: i64 = 0  # the session waits for this message; 0: for none
         self._ended = False
+        self._joins = False  # `_next` is not known yet
         self._inspects: deque[int] = deque()  # not answered: each waits for this command
         self._inspecting = False  # the leader that there is was asked for the first of them
 
@@ -225,7 +231,7 @@ class RemoteSession:
             return
         elif isinstance(command, EndSession):
             self._end()
-            if self._next == 1:
+            if self._next == 1 and not self._used:
                 self._home.over(self)
                 return
         kept = Kept(self._next, command, None, 0)
@@ -239,9 +245,38 @@ class RemoteSession:
         elif not self.is_open and not self._used:
             self.begin()
 
+    def adopt(
+        self, published: i64, consumers: list[Consumer], active_key: ConsumerKey | None
+    ) -> None:
+        """The session has used the queue before its commands had numbers: all that it has published
+        up to `published` is confirmed, and these are its consumers."""
+        self._used = True
+        self._published = max(self._published, published)
+        self._confirmed = published
+        for consumer in consumers:
+            rows = consumer.rows
+            if rows is None:
+                continue  # It holds what basic.get has brought.
+            taker = Taker(consumer.timeout_ms)
+            taker.next_seq = consumer.delivery_count + 1
+            taker.attached = True
+            taker.gone = not consumer.attached
+            taker.active = consumer.key == active_key
+            number = consumer.key & 0xFFFFFFFF
+            self._takers[number] = taker
+            for row in rows.rows:
+                self._told.append(Told(number, row.delivery_seq, row.first, row.count))
+
+    def end_unknown(self) -> None:
+        """End what the session has had by way of another node, which has numbered its commands."""
+        self._used = True
+        self._ended = True
+        self._joins = True
+
     def begin(self) -> None:
         """To a leader, if there is one, that never heard of the session, as no one has."""
-        if self._home.is_led and not self.is_refused:
+        home = self._home
+        if home.is_led and not self.is_refused and not home.is_ending(self._session):
             self.is_open = True
             self._pump()
 
@@ -479,7 +514,12 @@ class RemoteSession:
             self.on_resumed(self.uid, self._home.term, number)
 
     def on_resumed(self, uid: int, term: int, number: int) -> None:
-        if number < self._applied:
+        if self._joins and number > 0:
+            self._joins = False
+            self._applied = number
+            self._next = number + 2
+            self._kept.append(Kept(number + 1, EndSession(self._session), None, 0))
+        elif number < self._applied or self._joins:
             self._session_over()
             return
         self.is_open = True

@@ -161,6 +161,55 @@ def test_a_queue_with_messages_gets_mirrors_and_loses_them(cluster: ClusterOfNod
     assert consume(channel_to(cluster, 3), "later", len(expected)) == expected
 
 
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_consumer_stays_when_its_queue_gets_mirrors_and_when_it_loses_them(
+    cluster: ClusterOfNodes, number: int
+) -> None:
+    """On the node of the queue or on another one, nothing is cancelled, lost, doubled or marked as
+    redelivered."""
+    queue = f"in-use-{number}"
+    channel_to(cluster, 1).queue_declare(queue, durable=True, auto_delete=True)
+    channel = channel_to(cluster, number)
+    publisher = channel_to(cluster, number)
+    bodies = [b"message %d" % each for each in range(COUNT)]
+    publish(publisher, queue, bodies)
+    held: list[int] = []
+    found: list[bytes] = []
+    channel.add_on_cancel_callback(lambda frame: pytest.fail(f"cancelled: {frame}"))
+    channel.basic_qos(prefetch_count=10)
+
+    def take(_channel: Any, method: Any, _properties: Any, body: bytes) -> None:
+        assert not method.redelivered
+        held.append(method.delivery_tag)
+        found.append(body)
+
+    def settle(count: int) -> None:
+        while held:
+            channel.basic_ack(held.pop(0))
+        eventually(lambda: taken(count), seconds=WAIT_S)
+
+    def taken(count: int) -> bool:
+        channel.connection.process_data_events(0.01)
+        return len(found) >= count
+
+    channel.basic_consume(queue, take)
+    eventually(lambda: taken(10), seconds=WAIT_S)
+    put_policy(cluster, queue, f"^{queue}$", {"ha-mode": "all", "ha-sync-mode": "automatic"})
+    synchronised(cluster, queue, 2)
+    settle(20)
+    publish(publisher, queue, [b"behind"])
+    cluster.node(3).kill9()
+    settle(30)
+    cluster.node(3).start()
+    synchronised(cluster, queue, 2)
+    cluster.node(2).api("DELETE", f"/api/policies/%2F/{queue}")
+    eventually(lambda: "slave_nodes" not in row(cluster, queue), seconds=WAIT_S)
+    settle(40)
+    settle(50)
+    settle(51)
+    assert found == [*bodies, b"behind"]
+
+
 def ctl(cluster: ClusterOfNodes, *words: str) -> None:
     assert warrenctl(["--node-url", cluster.node(2).management_url, *words]) == 0
 
@@ -178,9 +227,10 @@ def test_an_operator_synchronises_mirrors(
     ctl(cluster, "sync_queue", "hand-led")
     synchronised(cluster, "hand-led", 2)
     capsys.readouterr()
-    ctl(cluster, "-q", "list_queues", "name", "pid", "synchronised_slave_pids")
+    columns = ("name", "pid", "slave_pids", "synchronised_slave_pids")
+    ctl(cluster, "-q", "list_queues", *columns)
     (line,) = [each for each in capsys.readouterr().out.splitlines() if "hand-led" in each]
-    assert "n1" in line and "n2" in line and "n3" in line
+    assert [line.count(node) for node in ("n1", "n2", "n3")] == [1, 2, 2]
     expected = [*bodies, b"without n3", b"with n3"]
     assert consume(channel_to(cluster, 1), "hand-led", len(expected)) == expected
 

@@ -13,7 +13,8 @@ A queue whose mirrors all go stays a ring of one member.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from node.cluster.queues.mirror_losses import Length
@@ -25,6 +26,7 @@ from queues.hosts.founding import Founding
 from queues.hosts.host_interfaces import Steps
 from queues.hosts.quorum_member import QuorumMember
 from queues.hosts.quorum_recovery import INCARNATION, FoundGroup, FoundGroups, beginning
+from queues.queue_host import SessionSink
 from raft.entries import Config
 from raft.host import TICK_MS
 from raft.recovery import Restored
@@ -190,7 +192,8 @@ class Mirrors:
         self._broker.turn.begin()
         self._broker.queues.forget_lookups()
         for each in self._broker.away.all_peer_queues.values():
-            each.proxies.leave(queue.uid)  # It was a classic queue of another node until now.
+            if queue.uid in each.proxies.hosts:  # It was a classic queue of that node.
+                each.proxies.relay(queue.uid, self._queues.proxy(queue))
         self.begin(queue)
         self.look_at(queue.uid)
 
@@ -314,18 +317,22 @@ class Mirrors:
             return
         self._founding.add(uid)
         host = broker.queues.hosts[uid]
-        host.divert(self._queues.proxy(queue), broker.identity.incarnation)
-        Founding(host, broker.steps, broker.now_ms, lambda: self._founded(uid)).begin()
+        host.divert(self._queues.proxy(queue))
+        founded = partial(self._founded, uid)
+        Founding(host, broker.steps, broker.now_ms, founded).begin()
 
-    def _founded(self, uid: int) -> None:
-        """Its sessions are gone, and the log has all its messages."""
+    def _founded(self, uid: int, sinks: Sequence[SessionSink]) -> None:
+        """The log has all its messages, and these sessions go on."""
         broker = self._broker
         self._founding.discard(uid)
         queue = broker.metadata.queue(uid)
         if queue is None:
             return
+        proxy = self._queues.proxy(queue)
         for each in broker.away.all_peer_queues.values():
-            each.stubs.drop(uid)
+            each.stubs.move(uid, proxy)
         core = broker.queues.hosts.give_core(uid)
         core.begin_group()
+        for sink in sinks:
+            proxy.adopt(sink, core.machine)
         self._make(queue, self._queues.make_member(queue, core))

@@ -105,7 +105,7 @@ class Rings:
         self.run()
 
     def restart(self, member: int) -> None:
-        """Its process, so fast that nobody misses it; all that it has is in its snapshot."""
+        """Its process, so fast that no member misses it; all that it has is in its snapshot."""
         old = self.cores[member]
         point = old.snapshot_point(old.snapshot_index)
         assert point.index == old.last_index
