@@ -390,7 +390,7 @@ class NaiveFifo:
         assert outcome in (RELEASE, RETURN_UNSEEN, FAIL)
         if outcome != RETURN_UNSEEN:
             message.redelivered = True
-            if self.options.counts_deliveries or self.options.redelivers_late:
+            if counts_deliveries(self.options):
                 message.acquired += 1
                 message.failed += outcome == FAIL or counts
         if outcome != RETURN_UNSEEN and 0 <= self.options.delivery_limit < message.failed:
@@ -771,7 +771,7 @@ class NaiveFifo:
         if old.expires_ms != options.expires_ms:
             self.used_ms = self.now_ms
         self.look_sooner = True
-        if not (options.counts_deliveries or options.redelivers_late):
+        if not counts_deliveries(options):
             for message in self.messages.values():
                 message.acquired = message.failed = 0
         self._see_dispatch()
@@ -786,3 +786,8 @@ class NaiveFifo:
         self._choose()
         self._drop()
         self._pass_time()
+
+
+def counts_deliveries(options: Options) -> bool:
+    """Whether the queue knows how often each message was delivered."""
+    return options.counts_deliveries or options.delivery_limit >= 0 or options.redelivers_late
