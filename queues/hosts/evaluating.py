@@ -23,7 +23,7 @@ from queues.selectors.message_fields import BadFilter, Selector
 from queues.selectors.sql import BadExpression
 from queues.selectors.terms import decode_terms, selector_in
 
-log = logging.getLogger("warren.queue")
+log = logging.getLogger("warren.broker")
 
 EVALUATED_MAX: Final = 1024  # messages for each call
 AHEAD_BYTES: Final = 1 << 20  # of bodies that are read ahead
