@@ -12,6 +12,7 @@ JMSPriority stand for fields of the message. NULL stands for an absent field, fo
 computed and for operands whose types do not fit; a message matches only if the expression is true.
 """
 
+import operator
 import re
 from collections.abc import Callable
 from typing import Final
@@ -58,6 +59,12 @@ KEYWORDS: Final = frozenset(
 COMPARISONS: Final = ("=", "<>", "!=", "<", "<=", ">", ">=")
 
 Field = Callable[[str, str], object]  # section, name
+Number = int | float  # A compiled `float` alone would turn integers into floats, as `a + b` might.
+EXACT: Final[dict[str, Callable[[object, object], object]]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+}
 Expression = Callable[[Field], object]
 
 
@@ -248,7 +255,7 @@ class _Parser:
             value = bytes.fromhex((self._take("binary") or "")[2:])
         elif self.kind == "number":
             text = self._take("number") or ""
-            value = int(text) if text.isdigit() else float(text)
+            value = _number(text)
         else:
             word = self._take("keyword", "TRUE", "FALSE", "NULL")
             if word is None:
@@ -308,6 +315,12 @@ class _Parser:
         if word is None:
             raise self.wrong("a name")
         return word
+
+
+def _number(text: str) -> object:
+    if text.isdigit():
+        return int(text)
+    return float(text)
 
 
 def _delivery_mode(field: Field) -> object:
@@ -429,17 +442,11 @@ def _computed(left: Expression, sign: str, right: Expression) -> Expression:
     return evaluate
 
 
-def compute(a: float, sign: str, b: float) -> float | None:
+def compute(a: Number, sign: str, b: Number) -> object:
     """The result; None: there is none, or it is out of range. Integers divide towards zero."""
+    exact = EXACT.get(sign)
     try:
-        if sign == "+":
-            found = a + b
-        elif sign == "-":
-            found = a - b
-        elif sign == "*":
-            found = a * b
-        else:
-            found = _divided(a, sign, b)
+        found = _divided(a, sign, b) if exact is None else exact(a, b)
     except (OverflowError, ZeroDivisionError):
         return None
     if isinstance(found, int) and found.bit_length() > 128:
@@ -447,7 +454,7 @@ def compute(a: float, sign: str, b: float) -> float | None:
     return found
 
 
-def _divided(a: float, sign: str, b: float) -> float:
+def _divided(a: Number, sign: str, b: Number) -> Number:
     if not (isinstance(a, int) and isinstance(b, int)):
         return a / b if sign == "/" else a - b * int(a / b)
     quotient = abs(a) // abs(b)
