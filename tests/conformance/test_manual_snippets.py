@@ -29,6 +29,8 @@ def queue(broker: Broker) -> None:
 
 
 SHOWN = {
+    "index.md": ["the first message"],
+    "migration.md": ['default_user = "admin"', 'partition_handling = "pause_minority"'],
     "queues.md": ["an order", "orders\tquorum", "clicks\tstream"],
     "exchanges.md": ["an order", "a stray message"],
     "http-api.md": ["orders"],
@@ -45,6 +47,8 @@ def test_the_commands_of_a_page_run(page: str, tmp_path: Path) -> None:
         call = f"from {module}{'.__main__' if module == 'node' else ''} import main"
         script.write_text(f"#!{sys.executable} -P\nimport sys\n{call}\nsys.exit(main())\n")
         script.chmod(0o755)
+    for started in ("pip install warrenmq\n", "warren server --data ./data &\n"):
+        commands = commands.replace(started, "")  # What these do, the test does.
     with Node() as node:
         environment = {
             **os.environ,
@@ -66,11 +70,30 @@ def test_the_commands_of_a_page_run(page: str, tmp_path: Path) -> None:
     assert [each for each in SHOWN[page] if each not in done.stdout] == []
 
 
-def blocks(language: str, broker: Broker) -> list[str]:
+def blocks(language: str, broker: Broker, page: Path = PAGE) -> list[str]:
     """With the address of this node in place of the usual one."""
-    found = [text for kind, text in BLOCK.findall(PAGE.read_text("utf-8")) if kind == language]
+    found = [text for kind, text in BLOCK.findall(page.read_text("utf-8")) if kind == language]
     assert found and all("localhost:5672" in each for each in found)
     return [each.replace("localhost:5672", f"{broker.host}:{broker.port}") for each in found]
+
+
+@pytest.mark.usefixtures("queue")
+@pytest.mark.parametrize(
+    ("page", "said"), [("amqp-1-0.md", "an order\n"), ("python-client.md", "True\n")]
+)
+def test_the_program_of_a_page_runs(page: str, said: str, broker: Broker, tmp_path: Path) -> None:
+    [text] = blocks("python", broker, GUIDE / page)
+    assert printed([sys.executable, "-c", text], tmp_path) == said
+
+
+def test_the_page_on_tests_shows_tests_and_programs_that_pass(tmp_path: Path) -> None:
+    found = BLOCK.findall((GUIDE / "testing.md").read_text("utf-8"))
+    test, *programs = [text for kind, text in found if kind == "python"]
+    (tmp_path / "test_orders.py").write_text(test)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_orders.py"]
+    assert "1 passed" in printed(command, tmp_path)
+    for program_text in programs:
+        assert printed([sys.executable, "-c", program_text], tmp_path) == ""
 
 
 def printed(command: list[str], folder: Path) -> str:

@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from node.config.settings import load
 from warren.testing.node import Node
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 LINK = re.compile(r"\]\((?!https?://|mailto:)([^)#\s]*)(?:#([^)\s]*))?\)")
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NAV = re.compile(r"^\s+- [^:]+: (\S+\.md)$", re.MULTILINE)
+GUIDE = sorted((ROOT / "docs" / "guide").glob("*.md"))
 PAGES = sorted([*(ROOT / "docs").rglob("*.md"), ROOT / "README.md"])
 
 pytestmark = pytest.mark.source
@@ -47,6 +49,43 @@ def test_the_manual_has_every_page_that_its_start_names() -> None:
     assert tops <= set(named)
 
 
+RUN = {  # Pages whose programs are run: tests/conformance/test_manual_snippets.py, tests/spark.
+    "python": ["amqp-1-0", "clients", "index", "python-client", "spark", "testing"],
+    "bash": ["exchanges", "http-api", "index", "migration", "queues", "spark"],
+    "javascript": ["clients"],
+    "java": ["clients"],
+    "go": ["clients"],
+    "ruby": ["clients"],
+}
+SHORT = {"spark-source.md": "python", "websocket.md": "javascript"}  # Not whole programs.
+
+
+def test_every_program_of_the_manual_is_run_by_a_test() -> None:
+    found: set[tuple[str, str]] = set()
+    for page in GUIDE:
+        kinds = {kind for kind, _ in BLOCK.findall(page.read_text("utf-8"))}
+        found |= {(page.name, kind) for kind in kinds - {"text", "toml"}}
+    run = {(f"{page}.md", kind) for kind, pages in RUN.items() for page in pages}
+    assert found - set(SHORT.items()) == run
+
+
+SETTINGS = [
+    (page.name, block)
+    for page in GUIDE
+    for kind, block in BLOCK.findall(page.read_text("utf-8"))
+    if kind == "toml"
+]
+
+
+@pytest.mark.parametrize(("page", "block"), SETTINGS)
+def test_settings_in_the_manual_are_understood(page: str, block: str, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("a secret of the test\n")
+    path = tmp_path / "warren.toml"
+    path.write_text(re.sub(r"file:[^\"]*", f"file:{secret}", block))
+    load(path)
+
+
 def test_the_quick_start_runs(tmp_path: Path) -> None:
     blocks = dict(BLOCK.findall((ROOT / "docs" / "guide" / "index.md").read_text("utf-8")))
     with Node() as node:
@@ -60,7 +99,6 @@ def test_the_quick_start_runs(tmp_path: Path) -> None:
         assert (told.stdout, told.stderr) == ("b'an order'\n", "")
 
 
-GUIDE = sorted((ROOT / "docs" / "guide").glob("*.md"))
 COMMAND = re.compile(r"warrenctl ([a-z_]+)")
 METRIC = re.compile(r"\b(?:rabbitmq|warren)_[a-z0-9]+_[a-z0-9_]+")
 
@@ -74,7 +112,7 @@ def test_commands_that_the_manual_names_exist(page: Path) -> None:
 
 
 def test_metrics_that_the_manual_names_are_exported() -> None:
-    text = (ROOT / "docs" / "guide" / "operation.md").read_text("utf-8")
+    text = (ROOT / "docs" / "guide" / "monitoring.md").read_text("utf-8")
     named = set(METRIC.findall(text)) - {"warren_peer_connected"}  # of nodes that have peers
     assert len(named) > 5
     with Node() as node:
