@@ -189,9 +189,11 @@ class Rates:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def _run(self) -> None:
+        interval = self._interval_ms
         while True:
-            now = self._now_ms()
-            await asyncio.sleep((self._interval_ms - now % self._interval_ms) / 1000)
+            due = (self._now_ms() // interval + 1) * interval
+            while (left := due - self._now_ms()) > 0:  # A timer may be early by a millisecond.
+                await asyncio.sleep(left / 1000)
             await self.sample()
 
     async def sample(self) -> None:

@@ -32,6 +32,29 @@ class Watch:
         self.tallies.numbers[QUEUE, key] = (messages, messages, 0, published, *(0,) * 7)
 
 
+def test_no_sample_is_missed_when_a_timer_is_early() -> None:
+    """The clock of a timer may be a millisecond ahead: a sample belongs to its whole interval."""
+    told = iter([0, 0, 3, 4, 4, 4, 4, 7, 8])
+    seen: list[int] = []
+
+    def clock() -> int:
+        now = next(told, None)
+        if now is None:
+            raise StopAsyncIteration
+        seen.append(now)
+        return now
+
+    class Numbers(FakeTallies):
+        def read(self, kind: str, key: object) -> None:
+            read_at.append(seen[-1])
+
+    read_at: list[int] = []
+    rates = Rates(Numbers(), clock, 4)
+    with pytest.raises(RuntimeError, match="StopAsyncIteration"):
+        asyncio.run(rates._run())
+    assert sorted(set(read_at)) == [4, 8]
+
+
 def test_nobody_is_sampled_whom_nobody_looks_at() -> None:
     watch = Watch()
     watch.set_queue(1, 1)
