@@ -7,6 +7,8 @@ What a line is about goes with it as `ids`. As JSON they are fields beside `time
 `logger`, `node`, `message` and, for a fault of ours, `exception`; as text the message names them
 already. No password and no message body is ever given to a logger.
 
+The last KEPT_LINES of them stay in memory, for who looks from afar (`last_lines`).
+
 A file is only ever appended to; who moves it away (logrotate) sends SIGHUP, and it is reopened
 under its name (`reopen`). If that fails the old file goes on, and a line there says why. A file
 that cannot be opened at the start ends the start (OSError). Levels are of all loggers or of one of
@@ -17,6 +19,7 @@ import io
 import json
 import logging
 import sys
+from collections import deque
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO
@@ -44,6 +47,8 @@ ESCAPES: Final = {
     0x2028: "\\u2028",
     0x2029: "\\u2029",
 }
+KEPT_LINES: Final = 500  # about 100 KB
+KEPT_COLUMNS: Final = 2000  # of each line
 TEXT: Final = "%(asctime)s [%(levelname)s] %(name)s: %(message)s"
 
 log = logging.getLogger("warren.node")
@@ -116,6 +121,33 @@ class ReopenableHandler(logging.StreamHandler[TextIO]):
         self.stream.close()
 
 
+class RecentLines(logging.Handler):
+    """The last lines, as they were written to the log."""
+
+    def __init__(self, formatter: logging.Formatter) -> None:
+        super().__init__()
+        self.setFormatter(formatter)
+        self._lines: deque[str] = deque(maxlen=KEPT_LINES)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._lines.append(self.format(record)[:KEPT_COLUMNS])
+
+    def last(self, count: int) -> list[str]:
+        self.acquire()  # Other threads log, too.
+        try:
+            return list(self._lines)[-count:]
+        finally:
+            self.release()
+
+
+def last_lines(count: int) -> list[str]:
+    """Of the log, the oldest first."""
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler, RecentLines):
+            return handler.last(count)
+    return []
+
+
 def open_to_append(path: Path) -> io.TextIOWrapper:
     return path.open("a", encoding="utf-8", errors="backslashreplace")
 
@@ -127,12 +159,10 @@ def set_up(section: "LogSection", node: str) -> None:
         handler = logging.StreamHandler(sys.stderr)
     else:
         handler = ReopenableHandler(section.file)
-    if section.format == "json":
-        handler.setFormatter(JsonFormatter(node))
-    else:
-        handler.setFormatter(TextFormatter(TEXT))
+    formatter = JsonFormatter(node) if section.format == "json" else TextFormatter(TEXT)
+    handler.setFormatter(formatter)
     root = logging.getLogger()
-    root.handlers = [handler]
+    root.handlers = [handler, RecentLines(formatter)]
     root.setLevel(section.level.upper())
 
 

@@ -42,6 +42,7 @@ from node.management.api.leases import LeaseLists
 from node.management.api.limits import Limits
 from node.management.api.log_levels import LogLevels
 from node.management.api.messages import Messages
+from node.management.api.node_details import NodeDetails
 from node.management.api.nodes import Nodes
 from node.management.api.openapi import OpenApi
 from node.management.api.overview import Overview
@@ -139,6 +140,7 @@ def of_running(context: Context) -> tuple[Resource, ...]:
         found += (
             ClusterOperations(context, context.cluster),
             LogLevels(context, context.cluster),
+            NodeDetails(context, context.cluster),
         )
     if context.links is not None:
         found.append(Shovels(context, context.links))

@@ -161,3 +161,14 @@ def test_control_characters_of_values_are_escaped_and_tracebacks_keep_their_line
     except ValueError:
         record.exc_info = sys.exc_info()
     assert formatter.format(record).count("\n") > 1
+
+
+def test_the_last_lines_stay_in_memory_as_they_were_written(tmp_path: Path) -> None:
+    logs.set_up(LogSection(file=tmp_path / "node.log"), "n1")
+    log = logging.getLogger("warren.node")
+    for number in range(logs.KEPT_LINES + 10):
+        log.warning("line %d", number)
+    assert [line.rpartition("line ")[2] for line in logs.last_lines(2)] == ["508", "509"]
+    assert len(logs.last_lines(10_000)) == logs.KEPT_LINES
+    written = (tmp_path / "node.log").read_text().splitlines()
+    assert logs.last_lines(3) == written[-3:]
