@@ -1,10 +1,11 @@
-"""`warrenctl completion bash|zsh|fish`: a script that completes commands, options and columns.
+"""`warrenctl completion bash|zsh|fish`: a script that completes commands, options, columns, names.
 
     warrenctl completion bash > /etc/bash_completion.d/warrenctl
     warrenctl completion zsh > "${fpath[1]}/_warrenctl"
     warrenctl completion fish > ~/.config/fish/completions/warrenctl.fish
 
-Made from the parser of arguments, so that it knows all that there is. It asks no node.
+Made from the parser of arguments, so that it knows all that there is. Names of queues, users and so
+on are asked of the node when they are completed; one that does not answer within 2 s has none.
 """
 
 import argparse
@@ -14,12 +15,22 @@ from typing import Final
 
 SHELLS: Final = ("bash", "zsh", "fish")
 
-# What the shells are given: $1 the words of the tool, then a case for each command.
+# What the shells are given: the words of the tool, then a case for each command.
+ASK: Final = "warrenctl -q -s -t 2"  # the first column is the name
+IN_VHOST: Final = '-p "$vhost" '
+NAMES_OF: Final = {  # lists of what an argument may name
+    "queue": f"list_queues {IN_VHOST}name",
+    "stream": f"list_queues {IN_VHOST}name",
+    "exchange": f"list_exchanges {IN_VHOST}name",
+    "username": "list_users user",
+}
 BASH: Final = """\
 # Completion of warrenctl for bash; made by `warrenctl completion bash`.
 _warrenctl() {
-    local current="${COMP_WORDS[COMP_CWORD]}" command="" word
+    local current="${COMP_WORDS[COMP_CWORD]}" command="" word before="" vhost="/"
     for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
+        case "$before" in -p|--vhost) vhost="$word" ;; esac
+        before="$word"
         case "$word" in
             -*) ;;
             COMMANDS) command="$word" ;;
@@ -37,8 +48,10 @@ ZSH: Final = """\
 #compdef warrenctl
 # Completion of warrenctl for zsh; made by `warrenctl completion zsh`.
 _warrenctl() {
-    local command="" word
+    local command="" word before="" vhost="/"
     for word in "${words[@]:1:$((CURRENT-2))}"; do
+        case "$before" in -p|--vhost) vhost="$word" ;; esac
+        before="$word"
         case "$word" in
             -*) ;;
             COMMANDS) command="$word" ;;
@@ -62,6 +75,7 @@ class Words:
 
     help: str
     words: tuple[str, ...]
+    lists: tuple[str, ...]  # of NAMES_OF: commands whose answers may follow
 
 
 def script(shell: str, parser: argparse.ArgumentParser) -> str:
@@ -71,9 +85,9 @@ def script(shell: str, parser: argparse.ArgumentParser) -> str:
         return fish(globals_, commands)
     append = 'words="$words {}"' if shell == "bash" else "known+=({})"
     cases = "".join(
-        f"        {name}) {append.format(' '.join(each.words))} ;;\n"
+        f"        {name}) {append.format(' '.join([*each.words, *asked(shell, each)]))} ;;\n"
         for name, each in commands.items()
-        if each.words
+        if each.words or each.lists
     )
     text = BASH if shell == "bash" else ZSH
     return (
@@ -82,6 +96,12 @@ def script(shell: str, parser: argparse.ArgumentParser) -> str:
         .replace("NAMES", " ".join(commands))
         .replace("CASES", cases)
     )
+
+
+def asked(shell: str, each: Words) -> list[str]:
+    """What has the shell ask the node for names, one on each line of the answer."""
+    form = "$({})" if shell == "bash" else '${{(f)"$({})"}}'
+    return [form.format(f"{ASK} {words} 2>/dev/null | cut -f 1") for words in each.lists]
 
 
 def fish(globals_: tuple[str, ...], commands: Mapping[str, Words]) -> str:
@@ -96,6 +116,9 @@ def fish(globals_: tuple[str, ...], commands: Mapping[str, Words]) -> str:
         for word in each.words:
             kind = fish_option(word) if word.startswith("-") else f"-a {word}"
             lines.append(f"complete -c warrenctl -n '{given}' {kind}")
+        for listed in each.lists:
+            call = f"{ASK} {listed.replace(IN_VHOST, '')} 2>/dev/null | cut -f 1"
+            lines.append(f"complete -c warrenctl -f -n '{given}' -a '({call})'")
     return "\n".join(lines) + "\n"
 
 
@@ -109,12 +132,18 @@ def words_of(parser: argparse.ArgumentParser) -> tuple[tuple[str, ...], dict[str
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             for name, each in action.choices.items():
-                commands[name] = Words(each.description or "", followers(each))
+                commands[name] = Words(each.description or "", followers(each), lists_of(each))
     return options_of(parser), commands
 
 
 def options_of(parser: argparse.ArgumentParser) -> tuple[str, ...]:
     return tuple(option for action in parser._actions for option in action.option_strings)
+
+
+def lists_of(parser: argparse.ArgumentParser) -> tuple[str, ...]:
+    """Of the names that its arguments take, each once."""
+    places = [NAMES_OF.get(action.dest) for action in parser._actions]
+    return tuple(dict.fromkeys(place for place in places if place is not None))
 
 
 def followers(parser: argparse.ArgumentParser) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from node.cli.verbs import (
     done,
     own_node,
     path,
+    whole,
 )
 from node.config.config_layers import passphrase
 from node.config.encrypted_values import decrypt, encrypt
@@ -109,13 +110,19 @@ def publishing_events(is_on: bool) -> Run:
 
 
 def set_log_level(api: Api, options: Options, out: TextIO) -> None:
-    if options.level not in LEVELS:
-        raise BadCall(f"unknown level: {options.level}; known: {', '.join(LEVELS)}")
     body = {"level": options.level}
     if options.category:
         body["category"] = options.category
     api.put(path("nodes", node_of(api, options), "log-level"), body)
     done(options, out)
+
+
+def log_tail(api: Api, options: Options, out: TextIO) -> None:
+    """The lines are printed as they were logged."""
+    where = path("nodes", node_of(api, options), "log")
+    lines = api.get_object(f"{where}?lines={whole(options.number)}").get("lines")
+    found = lines if isinstance(lines, list) else []
+    done(options, out, "\n".join(map(str, found)), {"lines": found})
 
 
 def enable_feature_flag(api: Api, options: Options, out: TextIO) -> None:
@@ -253,10 +260,16 @@ RUNNING: Final[Commands] = {
         publishing_events(False),
     ),
     "set_log_level": Verb(
-        f"set the level of a node's log: {', '.join(LEVELS)}",
+        "set the level of a node's log",
         'Setting log level to "{level}" ...',
-        (Argument("level"), Argument("--category", ""), NODE_OPTION),
+        (Argument("level", choices=LEVELS), Argument("--category", ""), NODE_OPTION),
         set_log_level,
+    ),
+    "log_tail": Verb(
+        "print the last lines of a node's log: 50, or --number N, 500 at most",
+        "",
+        (Argument("--number", "50"), NODE_OPTION),
+        log_tail,
     ),
     "enable_feature_flag": Verb(
         "enable a feature flag, or all of them",

@@ -6,7 +6,7 @@ from typing import Final, TextIO
 from urllib.parse import quote
 
 from node.cli.api import Api
-from node.cli.tables import TABLES, write_json
+from node.cli.tables import TABLES, duration, size, write_json
 from node.cli.verbs import Argument, Commands, Verb, done, rows_of, show, show_table
 
 
@@ -40,22 +40,32 @@ def status(api: Api, options: argparse.Namespace, out: TextIO) -> None:
         ("Cluster", overview.get("cluster_name")),
         ("Version", f"{node.get('version')} ({node.get('build')})"),
         ("OS PID", node.get("os_pid")),
-        ("Uptime, s", _number(node.get("uptime")) // 1000),
+        ("Uptime", duration(_number(node.get("uptime")))),
         ("Data directory", node.get("db_dir")),
         ("In service", not node.get("being_drained")),
         ("Alarms", ", ".join(_alarms(node)) or "none"),
         *(("Alarm", each) for each in _alarm_details(node)),
-        ("Memory", f"{node.get('mem_used')} of {node.get('mem_limit')} bytes"),
-        ("Disk free", f"{node.get('disk_free')} bytes, limit {node.get('disk_free_limit')}"),
-        ("Files", f"{node.get('fd_used')} of {node.get('fd_total')}"),
+        ("Memory", _memory(node)),
+        ("Disk free", f"{_size(node, 'disk_free')}, alarm below {_size(node, 'disk_free_limit')}"),
+        ("Files", f"{_number(node.get('fd_used')):,} of {_number(node.get('fd_total')):,}"),
         *_recovery(node),
-        *((name.capitalize(), count) for name, count in _counts(overview).items()),
+        *((name.capitalize(), f"{_number(count):,}") for name, count in _counts(overview).items()),
         *(("Listener", each) for each in _listeners(node)),
     ]
     if options.formatter in TABLES:
         print(f"RabbitMQ version: {release}", file=out)  # What scripts look for.
     options.no_table_headers = True
     show_table(("Status", ""), rows, options, out)
+
+
+def _memory(node: Mapping[str, object]) -> str:
+    used, limit = _number(node.get("mem_used")), _number(node.get("mem_limit"))
+    share = f" ({100 * used // limit} %)" if limit else ""
+    return f"{size(used)} of {size(limit)}{share}"
+
+
+def _size(node: Mapping[str, object], key: str) -> str:
+    return size(_number(node.get(key)))
 
 
 def _alarms(node: Mapping[str, object]) -> list[str]:

@@ -37,6 +37,29 @@ def write_json(value: object, out: TextIO) -> None:
     print(json.dumps(value, ensure_ascii=False), file=out)
 
 
+def size(count: int) -> str:
+    """Bytes for people: `1.5 GiB`."""
+    value, unit = float(count), "B"
+    for larger in ("KiB", "MiB", "GiB", "TiB"):
+        if value < 1024:
+            break
+        value, unit = value / 1024, larger
+    return f"{value:.0f} {unit}" if unit == "B" or value >= 100 else f"{value:.1f} {unit}"
+
+
+def duration(ms: int) -> str:
+    """The two largest units of a time: `3 d 4 h`."""
+    seconds = ms // 1000
+    for unit, name, part, part_name in (
+        (86_400, "d", 3600, "h"),
+        (3600, "h", 60, "min"),
+        (60, "min", 1, "s"),
+    ):
+        if seconds >= unit:
+            return f"{seconds // unit} {name} {seconds % unit // part} {part_name}"
+    return f"{seconds} s"
+
+
 def cell(value: object) -> str:
     """A value on one line, with nothing in it that a terminal or a script would take as its own."""
     if value is None:

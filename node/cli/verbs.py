@@ -37,10 +37,14 @@ class Argument:
 
     def add_to(self, parser: argparse.ArgumentParser) -> None:
         choices = self.choices or None
+        words = f"one of: {', '.join(self.choices)}" if choices else None
         if self.is_flag:
             parser.add_argument(self.name, action="store_true")
         elif self.name.startswith("-"):
-            parser.add_argument(self.name, default=self.default, choices=choices)
+            metavar = self.name.lstrip("-").upper()
+            parser.add_argument(
+                self.name, default=self.default, choices=choices, metavar=metavar, help=words
+            )
         elif self.many:
             parser.add_argument(self.name, nargs="*", metavar=self.name.upper())
         elif self.default is not None:
@@ -48,7 +52,8 @@ class Argument:
                 self.name, nargs="?", default=self.default, metavar=self.name.upper()
             )
         else:
-            parser.add_argument(self.name, metavar=self.name.upper(), choices=choices)
+            metavar = self.name.upper()
+            parser.add_argument(self.name, metavar=metavar, choices=choices, help=words)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from node.cli.queue_messages import LETTERS
 from node.cli.report import HIDDEN, without_secrets
 from node.cli.status import STATUS
 from node.cli.streams import STREAMS
-from node.cli.tables import write_table
+from node.cli.tables import duration, size, write_table
 from node.cli.verbs import BadCall, Options
 from node.cli.warrenctl import OWN, main, make_parser, parted
 
@@ -206,6 +206,44 @@ def test_bash_completes_commands_and_columns(tmp_path: Path) -> None:
     assert completed("warrenctl", "-q", "list_queues", "--on") == ["--online"]
     assert "table" not in completed("warrenctl", "completion", "z")
     assert completed("warrenctl", "completion", "z") == ["zsh"]
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+def test_bash_completes_names_that_the_node_tells(tmp_path: Path) -> None:
+    """The tool is one that says how it was called, as if that were names."""
+    tool = tmp_path / "warrenctl"
+    tool.write_text('#!/bin/sh\nfor word in "$@"; do printf \'%s\\tmore\\n\' "$word"; done\n')
+    tool.chmod(0o755)
+    file = tmp_path / "completion"
+    file.write_text(script("bash", make_parser()))
+
+    def names(line: str) -> list[str]:
+        place = len(line.split())
+        asked = f"COMP_WORDS=({line} ''); COMP_CWORD={place}; _warrenctl"
+        run = f'PATH={tmp_path}:$PATH; source {file}; {asked}; echo "${{COMPREPLY[@]}}"'
+        done = subprocess.run(
+            ["bash", "--norc", "-c", run], timeout=20, check=True, capture_output=True, text=True
+        )
+        return done.stdout.split()
+
+    found = names("warrenctl purge_queue -p shop")
+    assert "list_queues" in found and "shop" in found and "more" not in found
+    assert "list_users" in names("warrenctl delete_user")
+
+
+def test_sizes_and_times_are_told_in_units_for_people() -> None:
+    assert [size(each) for each in (0, 1023, 1536, 300 << 20, 5 << 40)] == [
+        "0 B", "1023 B", "1.5 KiB", "300 MiB", "5.0 TiB",
+    ]  # fmt: skip
+    assert [duration(each * 1000) for each in (5, 65, 7260, 180_000)] == [
+        "5 s", "1 min 5 s", "2 h 1 min", "2 d 2 h",
+    ]  # fmt: skip
+
+
+def test_help_of_a_command_names_what_may_be_chosen(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["help", "set_log_level"]) == 0
+    shown = capsys.readouterr().out
+    assert "one of: debug, info, warning, error, critical, none" in " ".join(shown.split())
 
 
 def test_a_wrong_word_for_a_choice_is_a_wrong_call() -> None:
