@@ -7,7 +7,7 @@ once in FAULT_LOG_S, and when it answers again.
 
 `BackEnds` goes through the entries of `auth_backends` for a login. The first that accepts it
 counts; one that cannot be asked is passed over. What the user may is in the definitions, so a user
-that they do not have is refused.
+that they do not have is refused, unless the service says what the user may (`ldap:ldap`).
 """
 
 import asyncio
@@ -19,6 +19,7 @@ from time import monotonic
 from typing import Final, Protocol
 
 from node.auth.access import AccessView
+from node.auth.grants import Rights
 from node.auth.login import Accepted, Check, Refused, on_one_line
 
 log = logging.getLogger("warren.connection")
@@ -28,7 +29,6 @@ REMEMBERED_MAX: Final = 4096  # logins of one service
 FAULT_LOG_S: Final = 10.0
 INTERNAL: Final = "internal"  # the definitions
 
-Tags = tuple[str, ...]
 Internal = Callable[[Check], Awaitable[Accepted | Refused]]
 
 
@@ -47,8 +47,8 @@ class BackEnd(Protocol):
     def name(self) -> str:
         """As in `auth_backends`."""
 
-    async def authenticate(self, user: str, password: bytes) -> Tags | None:
-        """The tags that it gives the user; None: the password is not the user's."""
+    async def authenticate(self, user: str, password: bytes) -> Rights | None:
+        """What it says of the user; None: the password is not the user's."""
 
     async def close(self) -> None: ...
 
@@ -101,16 +101,16 @@ class AskedBackEnd:
         self._limits = limits
         self._clock = clock
         self._turn = asyncio.Semaphore(limits.requests_max)
-        self._under_way: dict[tuple[str, bytes], asyncio.Task[Tags | None]] = {}
-        self._remembered: OrderedDict[tuple[str, bytes], tuple[Tags, float]] = OrderedDict()
+        self._under_way: dict[tuple[str, bytes], asyncio.Task[Rights | None]] = {}
+        self._remembered: OrderedDict[tuple[str, bytes], tuple[Rights, float]] = OrderedDict()
         self._faults = FaultLog(back_end.name, clock)
 
-    async def authenticate(self, user: str, password: bytes, proof: bytes) -> Tags | None:
+    async def authenticate(self, user: str, password: bytes, proof: bytes) -> Rights | None:
         """As the service does; `proof` stands for the password among what is remembered."""
         key = user, proof
-        tags, until_s = self._remembered.get(key, ((), 0.0))
+        rights, until_s = self._remembered.get(key, (None, 0.0))
         if self._clock() < until_s:
-            return tags
+            return rights
         found = await self._request(key, password)
         if found is not None:
             self._remembered[key] = found, self._clock() + self._limits.lifetime_s
@@ -124,7 +124,7 @@ class AskedBackEnd:
             task.cancel()
         await self._back_end.close()
 
-    async def _request(self, key: tuple[str, bytes], password: bytes) -> Tags | None:
+    async def _request(self, key: tuple[str, bytes], password: bytes) -> Rights | None:
         """Join the request of that key, or make one. It goes on if a client leaves meanwhile."""
         task = self._under_way.get(key)
         if task is None:
@@ -137,12 +137,12 @@ class AskedBackEnd:
             task.add_done_callback(lambda done: self._done(key, done))
         return await asyncio.shield(task)
 
-    def _done(self, key: tuple[str, bytes], task: "asyncio.Task[Tags | None]") -> None:
+    def _done(self, key: tuple[str, bytes], task: "asyncio.Task[Rights | None]") -> None:
         self._under_way.pop(key, None)
         if not task.cancelled():
             task.exception()  # Those who wait have it; there may be none left.
 
-    async def _within_limits(self, user: str, password: bytes) -> Tags | None:
+    async def _within_limits(self, user: str, password: bytes) -> Rights | None:
         try:
             async with asyncio.timeout(self._limits.timeout_s), self._turn:
                 answer = await self._back_end.authenticate(user, password)
@@ -199,10 +199,13 @@ class BackEnds:
             outcome = await internal(check)
             return outcome if isinstance(outcome, Accepted) else f"refused by '{name}'"
         user = check.credentials.user
-        tags = await self._asked[name].authenticate(user, check.credentials.password, check.proof)
-        if tags is None:
+        asked = self._asked[name]
+        rights = await asked.authenticate(user, check.credentials.password, check.proof)
+        if rights is None:
             return f"refused by '{name}'"
+        if rights.access is not None:
+            return Accepted(user, rights.tags, rights.access)
         record = self._access.user(user)
         if record is None:
             return f"accepted by '{name}', and unknown to the definitions"
-        return Accepted(user, tuple(dict.fromkeys((*tags, *record.tags))))
+        return Accepted(user, tuple(dict.fromkeys((*rights.tags, *record.tags))))

@@ -11,7 +11,8 @@ import ssl
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from node.auth.back_ends import BackEndDown, BackEndsUnavailable, Tags
+from node.auth.back_ends import BackEndDown, BackEndsUnavailable
+from node.auth.grants import Rights
 from node.auth.login import on_one_line
 
 if TYPE_CHECKING:
@@ -37,13 +38,13 @@ class HttpBackEnd:
         if section.user_path.startswith("https:"):
             self._tls = _context(section)
 
-    async def authenticate(self, user: str, password: bytes) -> Tags | None:
+    async def authenticate(self, user: str, password: bytes) -> Rights | None:
         try:
             fields = {"username": user, "password": password.decode()}
         except UnicodeDecodeError:
             return None  # It could not be told to the service as it is.
         answer = await self._ask(self._section.user_path, fields)
-        return None if answer is None else tuple(dict.fromkeys(answer.split()))
+        return None if answer is None else Rights(tuple(dict.fromkeys(answer.split())))
 
     async def close(self) -> None:
         if self._session is not None:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 from node.auth.access import AccessView
 from node.auth.login import LoginRules
 from node.auth.passwords import HASHINGS, password_matches
-from node.config.config_back_ends import HTTP, INTERNAL, LDAP, names_of
+from node.config.config_back_ends import HTTP, INTERNAL, LDAP, LDAP_RIGHTS, names_of
 
 if TYPE_CHECKING:
     from node.auth.back_ends import BackEnds
@@ -55,7 +55,8 @@ def back_ends_of(config: "Config", access: AccessView) -> "BackEnds | None":
 
         ldap = config.auth_ldap
         limits = Limits(ldap.connections_max, ldap.timeout / 1000, lifetime_s)
-        asked[LDAP] = AskedBackEnd(LdapBackEnd(ldap), limits)
+        has_rights = LDAP_RIGHTS in config.auth_backends
+        asked[LDAP] = AskedBackEnd(LdapBackEnd(ldap, has_rights), limits)
     return BackEnds(names, asked, access)
 
 

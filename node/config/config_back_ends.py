@@ -1,4 +1,4 @@
-"""Settings of services that check passwords in place of the definitions.
+"""Settings of services that check passwords, and say what users may, in place of the definitions.
 
 `auth_backends` says which are asked, in order; see docs/guide/security.md. The names of sections
 and keys are those of RabbitMQ's plug-ins where these have one.
@@ -12,13 +12,18 @@ from urllib.parse import urlsplit
 
 from msgspec import Meta
 
+from node.auth.patterns import pattern_fault
 from node.config.config_layers import ConfigError, Secret
 
 INTERNAL: Final = "internal"
 HTTP: Final = "http"
 LDAP: Final = "ldap"
+LDAP_RIGHTS: Final = "ldap:ldap"  # the directory says what users may, too
 
-BackEndEntry = Literal["internal", "http:internal", "ldap:internal"]
+BackEndEntry = Literal["internal", "http:internal", "ldap:internal", "ldap:ldap"]
+UserTag = Literal[
+    "administrator", "monitoring", "policymaker", "management", "impersonator", "none"
+]
 Bind = Literal["as_user", "anon", "account"]
 Timeout = Annotated[int, Meta(ge=100, le=120_000)]
 
@@ -48,6 +53,28 @@ class AuthHttpSection:
     certfile: Path | None = None
     # Its private key.
     keyfile: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PermissionConfig:
+    """Regular expressions of one user in one vhost; '' allows nothing."""
+
+    vhost: str = "/"
+    configure: str = ""
+    write: str = ""
+    read: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LdapGrant:
+    """What the members of a group of the directory may."""
+
+    # DN of the group.
+    group: Annotated[str, Meta(min_length=1)]
+    # Tags that its members have.
+    tags: tuple[UserTag, ...] = ()
+    # Their permissions in vhosts.
+    permissions: tuple[PermissionConfig, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +110,12 @@ class AuthLdapSection:
     bind_dn: str = ""
     # Password of that account.
     bind_password: Secret = field(default="", repr=False)
+    # Where groups are searched, with `ldap:ldap` in `auth_backends`: those that have the user as
+    # `member` or `uniqueMember`. The account of this node searches if it is set, or else the user.
+    group_lookup_base: str = ""
+    # What members of groups may, with `ldap:ldap`: group, tags, permissions (vhost, configure,
+    # write, read).
+    grants: tuple[LdapGrant, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,16 +128,18 @@ class AuthCacheSection:
 
 def check_back_ends(entries: Sequence[str], http: AuthHttpSection, ldap: AuthLdapSection) -> None:
     """ConfigError: a back end is named that could not be asked."""
-    if not entries or len(set(entries)) != len(entries):
-        raise ConfigError(
-            "auth_backends: allowed: one or more of internal, http:internal, ldap:internal, each "
-            "of them once"
-        )
     names = names_of(entries)
+    if not names or len(set(names)) != len(names):
+        raise ConfigError(
+            "auth_backends: allowed: one or more of internal, http:internal, ldap:internal or "
+            "ldap:ldap, each of them once"
+        )
     if HTTP in names:
         _check_http(http)
     if LDAP in names:
         _check_ldap(ldap)
+    if LDAP_RIGHTS in entries:
+        _check_grants(ldap)
 
 
 def _check_http(http: AuthHttpSection) -> None:
@@ -144,3 +179,17 @@ def _check_ldap(ldap: AuthLdapSection) -> None:
             "auth_ldap.dn_lookup_bind is 'account'; allowed: only with auth_ldap.bind_dn and "
             "auth_ldap.bind_password"
         )
+
+
+def _check_grants(ldap: AuthLdapSection) -> None:
+    if not (ldap.group_lookup_base and ldap.grants):
+        raise ConfigError(
+            "auth_ldap.group_lookup_base and auth_ldap.grants: both are needed with 'ldap:ldap' in "
+            "auth_backends"
+        )
+    for grant in ldap.grants:
+        for each in grant.permissions:
+            for text in (each.configure, each.write, each.read):
+                fault = pattern_fault(text)
+                if fault is not None:
+                    raise ConfigError(f"auth_ldap.grants: group '{grant.group}': {fault}")

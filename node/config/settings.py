@@ -20,6 +20,8 @@ from node.config.config_back_ends import (
     AuthHttpSection,
     AuthLdapSection,
     BackEndEntry,
+    PermissionConfig,
+    UserTag,
     check_back_ends,
 )
 from node.config.config_layers import (
@@ -52,10 +54,6 @@ NAME_BYTES_MAX = 255  # names travel as short strings
 MESSAGE_BYTES_CAP = 512 * 1024 * 1024
 AMQP_ADDRESS = Address("0.0.0.0", 5672)
 MANAGEMENT_ADDRESS = Address("127.0.0.1", 15672)
-
-UserTag = Literal[
-    "administrator", "monitoring", "policymaker", "management", "impersonator", "none"
-]
 
 
 def default_node_name() -> str:
@@ -414,16 +412,6 @@ class EventsSection:
     exchange: bool = False
     # The vhost of that exchange.
     vhost: str = "/"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PermissionConfig:
-    """Regular expressions of one user in one vhost; '' allows nothing."""
-
-    vhost: str = "/"
-    configure: str = ""
-    write: str = ""
-    read: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,6 +41,21 @@ sn: Ross
 uid: bob
 userPassword: trees
 
+dn: ou=groups,dc=example,dc=org
+objectClass: organizationalUnit
+ou: groups
+
+dn: cn=shop,ou=groups,dc=example,dc=org
+objectClass: groupOfNames
+cn: shop
+member: cn=bob,ou=people,dc=example,dc=org
+
+dn: cn=audit,ou=groups,dc=example,dc=org
+objectClass: groupOfUniqueNames
+cn: audit
+uniqueMember: cn=bob,ou=people,dc=example,dc=org
+uniqueMember: cn=Ada Lovelace,ou=people,dc=example,dc=org
+
 dn: cn=node,dc=example,dc=org
 objectClass: applicationProcess
 objectClass: simpleSecurityObject

@@ -32,12 +32,15 @@ def is_let_in(node: Node, user: str, password: str) -> bool:
     return answers.pop()
 
 
-def over_amqp091(node: Node, user: str, password: str) -> bool:
+def connected(node: Node, user: str, password: str) -> pika.BlockingConnection:
     login = pika.PlainCredentials(user, password)
+    parameters = pika.ConnectionParameters(node.host, node.port, credentials=login)
+    return pika.BlockingConnection(parameters)
+
+
+def over_amqp091(node: Node, user: str, password: str) -> bool:
     try:
-        pika.BlockingConnection(
-            pika.ConnectionParameters(node.host, node.port, credentials=login)
-        ).close()
+        connected(node, user, password).close()
     except pika.exceptions.ProbableAuthenticationError:
         return False
     return True
@@ -216,6 +219,47 @@ dn_lookup_base = "ou=people,dc=example,dc=org"
         assert not over_amqp091(node, "*", "engine")
 
 
+GRANTS = """group_lookup_base = "ou=groups,dc=example,dc=org"
+user_dn_pattern = "cn=${username},ou=people,dc=example,dc=org"
+[[auth_ldap.grants]]
+group = "cn=shop,ou=groups,dc=example,dc=org"
+permissions = [{ vhost = "/", configure = "^shop", write = "^(shop|amq\\\\.default)" }]
+[[auth_ldap.grants]]
+group = "cn=audit,ou=groups,dc=example,dc=org"
+tags = ["monitoring"]
+permissions = [{ vhost = "/", read = "^shop" }]
+"""
+
+
+@pytest.mark.parametrize("account", [False, True], ids=["user", "account"])
+def test_groups_of_a_directory_say_what_users_may(people: Directory, account: bool) -> None:
+    """Neither user is in the definitions."""
+    bound = 'bind_dn = "cn=node,dc=example,dc=org"\nbind_password = "of the node"\n'
+    config = f"""auth_backends = ["internal", "ldap:ldap"]
+{GUEST}
+[auth_ldap]
+servers = ["127.0.0.1"]
+port = {people.port}
+{bound if account else ""}{GRANTS}"""
+    with Node(config=config) as node:
+        with connected(node, "bob", "trees") as connection:
+            channel = connection.channel()
+            channel.queue_declare("shop.orders")
+            channel.basic_publish("", "shop.orders", b"an order")
+            assert channel.basic_get("shop.orders", auto_ack=True)[2] == b"an order"
+            with pytest.raises(pika.exceptions.ChannelClosedByBroker, match="configure access"):
+                channel.queue_declare("other")
+        with connected(node, "Ada Lovelace", "engine") as connection:
+            channel = connection.channel()
+            channel.queue_declare("shop.orders", passive=True)
+            with pytest.raises(pika.exceptions.ChannelClosedByBroker, match="write access"):
+                channel.basic_publish("", "shop.orders", b"an order")
+                channel.queue_declare("shop.orders", passive=True)
+        api = HttpApi(node.management_url, "Ada Lovelace", "engine")
+        assert api.get("/whoami")["tags"] == ["monitoring"]
+        assert not over_amqp091(node, "bob", "engine")
+
+
 def test_a_directory_whose_certificate_is_not_trusted_is_not_asked(people: Directory) -> None:
     with Node(config=bound_to(people, port=people.tls_port, more="use_ssl = true")) as node:
         assert not over_amqp091(node, "bob", "trees")
@@ -236,6 +280,11 @@ def test_a_directory_that_is_not_there_is_passed_over() -> None:
     ("config", "reason"),
     [
         ("auth_backends = []", "one or more of internal, http:internal, ldap:internal"),
+        ('auth_backends = ["ldap:internal", "ldap:ldap"]', "each of them once"),
+        (
+            'auth_backends = ["ldap:ldap"]\n[auth_ldap]\nservers = ["x"]',
+            "auth_ldap.group_lookup_base and auth_ldap.grants",
+        ),
         ('auth_backends = ["ldap"]', "auth_backends"),
         ('auth_backends = ["http:internal"]', "auth_http.user_path = ''"),
         ('auth_backends = ["ldap:internal"]', "auth_ldap.servers is not set"),

@@ -14,14 +14,16 @@ from node.auth.back_ends import (
     BackEndDown,
     BackEnds,
     Limits,
-    Tags,
 )
+from node.auth.grants import Rights, rights_of_groups
 from node.auth.ldap_back_end import escaped
 from node.auth.login import Accepted, LoginRules, Refused
 from node.auth.login_checks import LoginChecks
 from node.auth.passwords import Hashing, hash_password
+from node.auth.permissions import CONFIGURE, READ, WRITE, PermissionCache
 from node.auth.sasl import Credentials
 from node.auth.source import Source
+from node.config.config_back_ends import LdapGrant, PermissionConfig
 from tests.unit.node.fake_access import FakeAccess, FakeUser
 
 HERE = Source("127.0.0.1")
@@ -33,7 +35,7 @@ class Service:
 
     name = "http"
 
-    def __init__(self, users: dict[str, tuple[bytes, Tags]]) -> None:
+    def __init__(self, users: dict[str, tuple[bytes, tuple[str, ...]]]) -> None:
         self.users = users
         self.asked: list[str] = []
         self.most_at_once = self._at_once = 0
@@ -41,7 +43,7 @@ class Service:
         self.gate.set()
         self.fault: Exception | None = None
 
-    async def authenticate(self, user: str, password: bytes) -> Tags | None:
+    async def authenticate(self, user: str, password: bytes) -> Rights | None:
         self.asked.append(user)
         self._at_once += 1
         self.most_at_once = max(self.most_at_once, self._at_once)
@@ -50,7 +52,7 @@ class Service:
             if self.fault is not None:
                 raise self.fault
             known, tags = self.users.get(user, (b"", ()))
-            return tags if known == password else None
+            return Rights(tags) if known == password else None
         finally:
             self._at_once -= 1
 
@@ -64,7 +66,7 @@ class Story:
         self.now_s = 100.0
         self.asked = AskedBackEnd(self.service, LIMITS, lambda: self.now_s)
 
-    async def ask(self, user: str = "ada", password: bytes = b"lovelace") -> Tags | None:
+    async def ask(self, user: str = "ada", password: bytes = b"lovelace") -> Rights | None:
         return await self.asked.authenticate(user, password, hashlib.sha256(password).digest())
 
 
@@ -78,8 +80,8 @@ def play(test: Callable[[Story], Awaitable[None]]) -> None:
 
 def test_an_accepted_password_is_remembered_for_a_while_and_a_refused_one_is_not() -> None:
     async def test(story: Story) -> None:
-        assert await story.ask() == ("monitoring",)
-        assert await story.ask() == ("monitoring",)
+        assert await story.ask() == Rights(("monitoring",))
+        assert await story.ask() == Rights(("monitoring",))
         assert await story.ask(password=b"wrong") is None
         assert await story.ask(password=b"wrong") is None
         assert len(story.service.asked) == 3
@@ -99,7 +101,7 @@ def test_the_same_login_is_asked_once_at_a_time_and_no_more_than_allowed_at_once
         same[0].cancel()  # Its client has left.
         await asyncio.sleep(0)
         story.service.gate.set()
-        assert await asyncio.gather(*same[1:]) == [("monitoring",)] * 4
+        assert await asyncio.gather(*same[1:]) == [Rights(("monitoring",))] * 4
         assert await asyncio.gather(*others) == [None] * 5
         assert story.service.asked.count("ada") == 1
         assert story.service.most_at_once == LIMITS.requests_max
@@ -121,7 +123,7 @@ def test_a_service_that_does_not_answer_refuses_in_time_and_the_log_says_so_once
             await story.ask()
         assert "2 more requests failed before" in caplog.text
         story.service.gate.set()
-        assert await story.ask() == ("monitoring",)
+        assert await story.ask() == Rights(("monitoring",))
         assert "answers again" in caplog.text
 
     caplog.set_level(logging.INFO)
@@ -134,7 +136,7 @@ def test_a_fault_of_ours_refuses_one_login() -> None:
         with pytest.raises(BackEndDown, match="internal error"):
             await story.ask()
         story.service.fault = None
-        assert await story.ask() == ("monitoring",)
+        assert await story.ask() == Rights(("monitoring",))
 
     play(test)
 
@@ -148,7 +150,7 @@ def test_no_more_requests_wait_than_there_is_room_for() -> None:
             await story.ask()
         await asyncio.gather(*waiting, return_exceptions=True)
         story.service.gate.set()
-        assert await story.ask() == ("monitoring",)
+        assert await story.ask() == Rights(("monitoring",))
 
     play(test)
 
@@ -232,3 +234,24 @@ def test_the_definitions_are_not_asked_where_they_are_not_named() -> None:
 )
 def test_what_a_user_types_is_one_value_of_a_distinguished_name(text: str, shown: str) -> None:
     assert escaped(text) == shown
+
+
+def test_groups_of_a_directory_say_what_a_user_may() -> None:
+    shop = PermissionConfig(vhost="/", configure="^shop", write=".*")
+    audit = PermissionConfig(vhost="/", configure="", read="^audit$")
+    grants = [
+        LdapGrant(group="cn=Shop, ou=groups", tags=("management",), permissions=(shop,)),
+        LdapGrant(group="cn=audit,ou=groups", tags=("monitoring",), permissions=(audit,)),
+        LdapGrant(group="cn=none,ou=groups", tags=("administrator",)),
+    ]
+    both = rights_of_groups(grants, ["CN=shop,OU=groups", "cn=audit , ou=groups", "cn=other"])
+    assert both.tags == ("management", "monitoring")
+    assert both.access is not None
+    may = PermissionCache(both.access, "ada", "/")
+    assert may.allows(CONFIGURE, "shop.orders") and not may.allows(CONFIGURE, "audit")
+    assert may.allows(WRITE, "anything") and may.allows(READ, "audit")
+    assert not may.allows(READ, "shop.orders")
+    assert both.access.permissions("ada", "other") is None
+    nothing = rights_of_groups(grants, [])
+    assert nothing.tags == () and nothing.access is not None
+    assert nothing.access.permissions("ada", "/") is None
