@@ -23,6 +23,7 @@ FUZZ       ?= 200
 DEV   := .venv/bin
 SETUP := $(PYTHON) tools/environment.py
 TOXIPROXY := github.com/Shopify/toxiproxy/v2/cmd/server@v2.12.0
+HELM      := helm.sh/helm/v3/cmd/helm@v3.16.4
 TOOLS     ?= $(abspath .tools)
 # In the order that is given: long files first, so that no worker is left alone with one.
 SPREAD := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
@@ -39,7 +40,7 @@ PURE_TESTS := tests/sim/mutants $(PURE_NODES:%=tests/conformance/test_%.py) \
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help python install docs tools rabbitmq3 rabbitmq4 run lint check format test test-part test-pure test-compiled test-spark test-spark-deployments faults fuzz-http mutants wheel sbom bench clean sim \
+.PHONY: help python install docs tools helm rabbitmq3 rabbitmq4 run lint check format test test-part test-pure test-compiled test-spark test-spark-deployments faults fuzz-http mutants wheel sbom bench clean sim \
         chaos compose-up compose-down compose-test
 
 help:
@@ -50,6 +51,7 @@ help:
 	@echo "make test-spark-deployments   the same on a standalone cluster, and over Spark Connect"
 	@echo "make install        the development environment alone (.venv)"
 	@echo "make tools          what tests of bad networks need: Toxiproxy, in .tools (needs Go)"
+	@echo "make helm           the tests of the Helm chart, with a Helm that Go builds (minutes)"
 	@echo "make rabbitmq3 rabbitmq4   what tests and benchmarks beside RabbitMQ need: 3.10.8 and 4.0.5 (root, debootstrap)"
 	@echo "make lint           format, lint, types and import floors alone"
 	@echo "make faults         disks that fail and fill up, the long tests of it too (root: it mounts)"
@@ -80,6 +82,11 @@ $(TOOLS)/bin/toxiproxy-server:
 	@mkdir -p $(TOOLS)/bin/.new
 	GOBIN=$(TOOLS)/bin/.new go install $(TOXIPROXY)
 	@mv $(TOOLS)/bin/.new/server $@ && rmdir $(TOOLS)/bin/.new
+
+helm: install
+	@command -v go >/dev/null || { echo "Helm is built by Go, which is not there" >&2; exit 1; }
+	@test -x $(TOOLS)/bin/helm || GOBIN=$(TOOLS)/bin go install $(HELM)
+	PATH="$(TOOLS)/bin:$$PATH" $(DEV)/python -m pytest tests/unit/test_helm_chart.py
 
 rabbitmq3:
 	tools/rabbitmq-root bookworm $(TOOLS)/rabbitmq3
