@@ -26,14 +26,15 @@ from playwright.sync_api import ViewportSize, sync_playwright
 from warren.testing.cluster import ClusterOfNodes
 
 ROOT: Final = Path(__file__).resolve().parent.parent
-SIZE: Final = ViewportSize(width=1180, height=760)
+SIZE: Final = ViewportSize(width=1280, height=800)
 PICTURE_BYTES_MAX: Final = 120_000
 LOGIN: Final = base64.b64encode(b"guest:guest").decode()
 VIEWS: Final = {
-    "overview": ("#/", "Messages per second"),
+    "overview": ("#/", "Message rates"),
     "queues": ("#/queues", "Queues"),
-    "queue": ("#/queues/%2F/orders", "Messages per second"),
+    "queue": ("#/queues/%2F/orders", "Message rates"),
     "letters": ("#/queues/%2F/orders.dead/letters", "Send back"),
+    "node": ("#/nodes/n1", "Memory used"),
     "cluster": ("#/cluster", "Which node leads which queue"),
     "admin": ("#/admin/policies", "Policies"),
 }
@@ -125,7 +126,7 @@ def photograph(tab: Any, base: str, folder: Path) -> list[str]:
     too_large = []
     for where in ("#/queues", "#/"):
         tab.goto(base + where)
-    tab.get_by_role("heading", name="Messages per second").wait_for()
+    tab.get_by_role("heading", name="Message rates").wait_for()
     tab.wait_for_timeout(ACTIVE_S * 1000)
     for name, (where, heading) in VIEWS.items():
         tab.evaluate("where => { location.hash = where; }", where)

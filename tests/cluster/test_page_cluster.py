@@ -51,7 +51,7 @@ def test_the_map_tells_leaders_members_and_clients_that_are_remote_and_leaders_m
     with pages.tab(base) as tab:
         tab.on("dialog", lambda dialog: dialog.accept())
         tab.goto(base)
-        tab.get_by_role("heading", name="Messages waiting, by node").wait_for()
+        tab.get_by_role("heading", name="Queued messages, by node").wait_for()
         show(tab, base, "#/cluster", "Cluster")
         row = tab.get_by_role("row", name=QUEUE)
         leads(row, "n1").wait_for()

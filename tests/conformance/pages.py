@@ -11,12 +11,17 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
-from tests.conformance.programs import missing, program
+from tests.conformance.programs import missing, program, tools_folder
 
 CHECKS: Final = (Path(__file__).parent / "page" / "checks.js").read_text("utf-8")
 PATIENCE_MS: Final = 60_000
 DESKTOP: Final = {"width": 1280, "height": 900}
 PHONE: Final = {"width": 320, "height": 640}  # what WCAG 2.1 asks to be enough (1.4.10)
+LARGE_PHONE: Final = {"width": 390, "height": 844}
+WIDE_SCREEN: Final = {"width": 1440, "height": 900}
+AXE: Final = "node_modules/axe-core/axe.min.js"
+ASK_AXE: Final = """axe.run(document, {resultTypes: ["violations"]}).then(found =>
+  found.violations.map(each => `${each.id}: ${each.nodes[0].html.slice(0, 120)}`))"""
 ENTER: Final = """
   if (!sessionStorage.getItem("known")) {
     sessionStorage.setItem("known", "1");
@@ -96,6 +101,16 @@ def show(tab: Any, base: str, where: str, title: str) -> None:
 def wrong_with(tab: Any) -> list[str]:
     """What the view on show lacks for those who do not see it, or not well."""
     found: list[str] = tab.evaluate(CHECKS)
+    return found
+
+
+def violations(tab: Any) -> list[str]:
+    """What axe-core finds wrong with the view on show, by its rules for WCAG and good practice."""
+    path = tools_folder() / AXE
+    if not path.is_file():
+        missing(f"axe-core is not there: npm install --prefix {tools_folder().name} axe-core")
+    tab.evaluate(path.read_text("utf-8"))
+    found: list[str] = tab.evaluate(ASK_AXE)
     return found
 
 

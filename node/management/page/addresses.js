@@ -1,13 +1,14 @@
 // Addresses with limits: what they hold, their policies, and the publishers that they block.
 
 import { get } from "./api.js";
+import { VHOST } from "./choices.js";
 import { h, link, note, state } from "./dom.js";
 import { patch } from "./patch.js";
 import { table } from "./table.js";
 import { address, bytes, count } from "./text.js";
 
 const COLUMNS = [
-  { title: "Address", wide: true, value: named },
+  { title: "Address", named: true, value: named },
   { title: "Vhost", value: (row) => row.vhost },
   { title: "Policy", value: (row) => row.policy },
   { title: "State", value: (row) => state(row.full ? "full" : "running") },
@@ -28,11 +29,14 @@ export function addresses() {
   const about = note("Exchanges and queues that have address settings, by policy or argument.", "");
   const refresh = async () => {
     const keyOf = (row) => JSON.stringify([row.vhost, row.kind, row.name]);
-    patch(rows, table("addresses", COLUMNS, await get("addresses"), keyOf));
+    const found = (await get("addresses")).filter(isChosen);
+    patch(rows, table("addresses", COLUMNS, found, keyOf));
   };
   const element = h("div", {}, h("h1", {}, "Addresses"), about, rows);
   return { title: "Addresses", element, everyMs: 5000, refresh };
 }
+
+const isChosen = (row) => VHOST.value === "" || row.vhost === VHOST.value;
 
 function named(row) {
   const where = row.kind === "queue" ? "queues" : "exchanges";

@@ -1,8 +1,10 @@
-// Users, vhosts, policies, limits, definitions, the cluster's name: parts with their own addresses.
+// Users, vhosts, policies, limits, definitions, feature flags, the cluster's name: each has its own
+// address.
 
 import { clusterName } from "./naming.js";
 import { definitions } from "./definitions.js";
 import { h, link, present } from "./dom.js";
+import { features } from "./features.js";
 import { limits } from "./limits.js";
 import { policies } from "./policies.js";
 import { may } from "./session.js";
@@ -15,6 +17,7 @@ const PARTS = [
   ["policies", "Policies", policies, may.setPolicies],
   ["limits", "Limits", limits, may.administer],
   ["definitions", "Definitions", definitions, may.administer],
+  ["features", "Feature flags", features, may.administer],
   ["cluster", "Cluster name", clusterName, may.administer],
 ];
 

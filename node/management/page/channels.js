@@ -1,26 +1,29 @@
 // Channels of AMQP 0-9-1 and sessions of AMQP 1.0, with what they have in flight.
 
-import { Series, chart } from "./chart.js";
+import { Series, chart, rangeChoice } from "./chart.js";
+import { ofVhost } from "./choices.js";
 import { card, facts, h, link, note, state, tag } from "./dom.js";
 import { Listing, counted, speed, table } from "./table.js";
 import { address, count, rate, told } from "./text.js";
 import { watched } from "./watched.js";
 
 const LINES = [
-  ["publish", "published"],
-  ["confirm", "confirmed"],
-  ["deliver_get", "delivered"],
-  ["ack", "acknowledged"],
+  ["publish", "Publish"],
+  ["confirm", "Publisher confirm"],
+  ["deliver_get", "Deliver / get"],
+  ["ack", "Consumer ack"],
 ];
 
 export function channels() {
   const columns = [
     ...channelColumns(true),
-    { title: "User", sort: "user", value: (row) => row.user },
+    { title: "User name", sort: "user", value: (row) => row.user },
     { title: "Vhost", sort: "vhost", value: (row) => row.vhost },
     { title: "Node", sort: "node", value: (row) => row.node },
   ];
-  const listing = new Listing("channels", ["channels"], columns, { keyOf: (row) => row.name });
+  const where = ofVhost(["channels"], (vhost) => ["vhosts", vhost, "channels"]);
+  const options = { keyOf: (row) => row.name, main: true };
+  const listing = new Listing("channels", where, columns, options);
   const missing = h("div");
   const element = h("div", {}, h("h1", {}, "Channels"), missing, listing.element);
   return { title: "Channels", element, everyMs: 5000, refresh: () => quietly(listing, missing) };
@@ -41,20 +44,20 @@ export function channelColumns(isListed = false) {
   const sort = isListed ? "name" : "number";
   const named = (row) => channelLink(row.name);
   return [
-    { title: "Channel", sort, wide: isListed, value: named },
+    { title: "Channel", sort, named: isListed, value: named },
     { title: "State", sort: "state", value: (row) => state(row.idle_since ? "idle" : row.state) },
-    { title: "", value: modes },
+    { title: "Mode", value: modes },
     counted("Prefetch", "prefetch_count"),
     counted("Unacked", "messages_unacknowledged"),
     counted("Unconfirmed", "messages_unconfirmed"),
     counted("Consumers", "consumer_count"),
-    speed("Published", "publish"),
-    speed("Delivered", "deliver_get"),
-    speed("Acked", "ack"),
+    speed("publish", "publish"),
+    speed("deliver / get", "deliver_get"),
+    speed("ack", "ack"),
   ];
 }
 
-const FLOWS = [["publish", "Published"], ["deliver_get", "Delivered"], ["ack", "Acked"]];
+const FLOWS = [["publish", "publish"], ["deliver_get", "deliver / get"], ["ack", "ack"]];
 
 function modes(row) {
   return [
@@ -72,7 +75,8 @@ export function channel(name) {
     return [
       h("h1", {}, `Channel ${name}`),
       card("", about(row)),
-      chart("Messages per second", flow, LINES, rate),
+      rangeChoice(),
+      chart("Message rates", flow, LINES, rate),
       consumerTable(row.consumer_details || []),
       flowTable("Publishes to", row.publishes, (each) => each.exchange, "exchanges"),
       flowTable("Takes from", row.deliveries, (each) => each.queue, "queues"),

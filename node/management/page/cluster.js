@@ -62,7 +62,7 @@ function nodePart(member, node, most) {
   return h(
     "div",
     { class: "place", "data-key": member.name },
-    h("h3", {}, member.name, " ", nodeState(node)),
+    h("h3", {}, link(member.name, address("nodes", member.name)), " ", nodeState(node)),
     h("div", { class: "empty" }, text, node.running ? `, up for ${duration(node.uptime)}` : ""),
     bar((member.leads || 0) / most, text),
     member.amqp ? h("div", { class: "empty" }, `clients: ${member.amqp}`) : null,
@@ -70,7 +70,7 @@ function nodePart(member, node, most) {
   );
 }
 
-function maintenance(member, node) {
+export function maintenance(member, node) {
   const { name } = member;
   if (!node.running) {
     const question = `Take ${name} out of the cluster for good?`;

@@ -2,7 +2,8 @@
 
 import { maybe, path, remove } from "./api.js";
 import { channelColumns } from "./channels.js";
-import { Series, chart } from "./chart.js";
+import { Series, chart, rangeChoice } from "./chart.js";
+import { ofVhost } from "./choices.js";
 import { card, facts, fold, h, json, link, state, tag } from "./dom.js";
 import { danger } from "./forms.js";
 import { may } from "./session.js";
@@ -10,24 +11,25 @@ import { Listing, table } from "./table.js";
 import { address, bytes, count, when } from "./text.js";
 import { watched } from "./watched.js";
 
-const TRAFFIC_LINES = [["recv_oct", "received"], ["send_oct", "sent"]];
+const TRAFFIC_LINES = [["recv_oct", "From client"], ["send_oct", "To client"]];
 
 export function connections() {
   const columns = [
-    { title: "Name", sort: "name", wide: true, value: named },
-    { title: "User", sort: "user", value: (row) => row.user },
+    { title: "Name", sort: "name", named: true, value: named },
+    { title: "User name", sort: "user", value: (row) => row.user },
     { title: "Vhost", sort: "vhost", value: (row) => row.vhost },
     { title: "Node", sort: "node", value: (row) => row.node },
     { title: "State", sort: "state", value: (row) => state(row.state) },
-    { title: "TLS", sort: "ssl", value: (row) => (row.ssl ? tag("TLS", "good") : "") },
+    { title: "SSL / TLS", sort: "ssl", value: (row) => (row.ssl ? tag("TLS", "good") : "") },
     { title: "Protocol", sort: "protocol", value: (row) => row.protocol },
     { title: "Channels", sort: "channels", number: true, value: (row) => count(row.channels) },
-    traffic("Received", "recv_oct"),
-    traffic("Sent", "send_oct"),
+    traffic("From client", "recv_oct"),
+    traffic("To client", "send_oct"),
     { title: "Client", value: product },
   ];
   const keyOf = (row) => row.name;
-  const listing = new Listing("connections", ["connections"], columns, { keyOf });
+  const where = ofVhost(["connections"], (vhost) => ["vhosts", vhost, "connections"]);
+  const listing = new Listing("connections", where, columns, { keyOf, main: true });
   const element = h("div", {}, h("h1", {}, "Connections"), listing.element);
   return { title: "Connections", element, everyMs: 5000, refresh: () => listing.refresh() };
 }
@@ -61,9 +63,10 @@ export function connection(name) {
     return [
       h("h1", {}, name),
       card("", about(row), may.close(row) ? h("p", {}, closer(name)) : null),
-      chart("Bytes per second", flow, TRAFFIC_LINES, (value) => perSecond(value)),
+      rangeChoice(),
+      chart("Data rates", flow, TRAFFIC_LINES, (value) => perSecond(value)),
       ...parts,
-      fold("What the client tells of itself", json(row.client_properties || {})),
+      fold("Client properties", json(row.client_properties || {})),
     ];
   });
 }

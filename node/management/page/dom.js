@@ -89,6 +89,12 @@ export function json(value) {
   return h("pre", {}, JSON.stringify(value, null, 2));
 }
 
+/** Text that may be long, in a frame of its own. */
+export function longText(label, text) {
+  const frame = { class: "long", tabindex: "0", role: "region", "aria-label": label };
+  return h("pre", frame, text);
+}
+
 /** A share of something as a bar; `said` tells it to those who do not see it. */
 export function bar(share, said, isHigh = false) {
   const fill = h("i");

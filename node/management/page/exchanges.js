@@ -3,7 +3,8 @@
 import { get, path, put, remove } from "./api.js";
 import { bindingListing, exchangeBinder, exchangeLink } from "./bindings.js";
 import { flowTable } from "./channels.js";
-import { Series, chart } from "./chart.js";
+import { Series, chart, rangeChoice, samples } from "./chart.js";
+import { VHOST, ofVhost } from "./choices.js";
 import { card, facts, fold, h, json, tag } from "./dom.js";
 import { area, check, choice, danger, field, form, input, parseObject } from "./forms.js";
 import { patch } from "./patch.js";
@@ -30,20 +31,21 @@ const SHORT = {
   "x-delivery-limit": "DL",
   "alternate-exchange": "AE",
 };
-const LINES = [["publish_in", "in"], ["publish_out", "out"]];
+const LINES = [["publish_in", "Publish (in)"], ["publish_out", "Publish (out)"]];
 
 export function exchanges() {
   const speed = (key) => (row) => told(row.message_stats, key);
   const columns = [
     { title: "Vhost", sort: "vhost", value: (row) => row.vhost },
-    { title: "Name", sort: "name", wide: true, value: (row) => exchangeLink(row.vhost, row.name) },
+    { title: "Name", sort: "name", named: true, value: (row) => exchangeLink(row.vhost, row.name) },
     { title: "Type", sort: "type", value: (row) => row.type },
     { title: "Features", value: features },
-    { title: "In", number: true, value: speed("publish_in") },
-    { title: "Out", number: true, value: speed("publish_out") },
+    { title: "Message rate in", number: true, value: speed("publish_in") },
+    { title: "Message rate out", number: true, value: speed("publish_out") },
   ];
   const keyOf = (row) => JSON.stringify([row.vhost, row.name]);
-  const listing = new Listing("exchanges", ["exchanges"], columns, { keyOf });
+  const where = ofVhost(["exchanges"], (vhost) => ["exchanges", vhost]);
+  const listing = new Listing("exchanges", where, columns, { keyOf, main: true });
   const adding = maker(() => listing.refresh());
   const element = h("div", {}, h("h1", {}, "Exchanges"), listing.element, adding);
   return { title: "Exchanges", element, everyMs: 5000, refresh: () => listing.refresh() };
@@ -71,13 +73,13 @@ function short(text, title) {
 
 function maker(done) {
   const fields = [
-    field("Vhost", input("vhost", { value: "/", required: true })),
+    field("Vhost", input("vhost", { value: VHOST.value || "/", required: true })),
     field("Name", input("name", { required: true })),
     field("Type", choice("type", KINDS, "direct")),
     check("durable", "durable", true),
     check("auto_delete", "auto-delete"),
     check("internal", "internal"),
-    field("What is not routed goes to", input("alternate", { placeholder: "alternate exchange" })),
+    field("Alternate exchange", input("alternate")),
     area("arguments", "Arguments (JSON)"),
   ];
   const act = async (values) => {
@@ -93,7 +95,7 @@ function maker(done) {
     await done();
     return "added";
   };
-  return fold("Add an exchange", form(fields, "Add", act));
+  return fold("Add a new exchange", form(fields, "Add exchange", act));
 }
 
 export function exchange(vhost, name) {
@@ -113,18 +115,23 @@ export function exchange(vhost, name) {
     exchangeBinder(vhost, name),
     publisher(vhost, name),
   );
+  let isFirst = true;
   return {
     title: name,
     element,
     everyMs: 5000,
     refresh: async () => {
-      const [row] = await Promise.all([get(path(where)), from.refresh(), to.refresh()]);
+      const asked = get(path(where, isFirst ? samples() : {}));
+      const [row] = await Promise.all([asked, from.refresh(), to.refresh()]);
+      if (isFirst) flow.begin(row.message_stats, LINES.map(([key]) => key));
+      isFirst = false;
       flow.observe(row.message_stats || {});
       patch(
         about,
         h("h1", {}, `Exchange ${name}`),
         card("", facts(factsOf(row)), name.startsWith("amq.") ? null : deleter(vhost, name)),
-        row.message_stats ? chart("Messages per second", flow, LINES) : null,
+        row.message_stats ? rangeChoice() : null,
+        row.message_stats ? chart("Message rates", flow, LINES) : null,
         flowTable("Comes from", row.incoming, (each) => each.channel_details, "channels"),
         flowTable("Goes to", row.outgoing, (each) => each.queue, "queues"),
       );
@@ -141,12 +148,12 @@ function factsOf(row) {
     ["Type", row.type],
     ["Features", features(row)],
     ["Arguments", Object.keys(given).length ? json(given) : ""],
-    ["What policies say", isRuled ? json(definition) : ""],
+    ["Effective policy definition", isRuled ? json(definition) : ""],
   ];
 }
 
 function deleter(vhost, name) {
-  return danger("Delete this exchange", `Delete exchange ${name} and its bindings?`, async () => {
+  return danger("Delete exchange", `Delete exchange ${name} and its bindings?`, async () => {
     await remove(path(["exchanges", vhost, name]));
     location.hash = "#/exchanges";
   });

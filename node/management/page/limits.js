@@ -20,10 +20,17 @@ export function limits() {
   return { element: h("div", {}, ofVhosts.element, ofUsers.element), refresh };
 }
 
-function part(title, where, owner, names) {
+/** Those of one vhost or user: `limitsOf("vhost", NAME)`. */
+export function limitsOf(owner, name) {
+  const isVhost = owner === "vhost";
+  const names = isVhost ? OF_VHOSTS : OF_USERS;
+  return part("Limits", isVhost ? "vhost-limits" : "user-limits", owner, names, name);
+}
+
+function part(title, where, owner, names, only = "") {
   const rows = h("div");
   const refresh = async () => {
-    const found = await get(where);
+    const found = await get(path(only ? [where, only] : [where]));
     const flat = found.flatMap((each) =>
       Object.entries(each.value).map(([limit, value]) => ({ owner: each[owner], limit, value })),
     );
@@ -36,7 +43,7 @@ function part(title, where, owner, names) {
     const keyOf = (row) => JSON.stringify([row.owner, row.limit]);
     patch(rows, table(title.toLowerCase(), columns, flat, keyOf));
   };
-  const maker = setter(title, where, owner, names, refresh);
+  const maker = setter(title, where, owner, names, refresh, only);
   return { element: h("section", {}, h("h2", {}, title), rows, maker), refresh };
 }
 
@@ -46,9 +53,10 @@ function gone(row, where, again) {
   return deleter(`Give up ${row.limit} of ${row.owner}?`, [where, row.owner, row.limit], again);
 }
 
-function setter(title, where, owner, names, again) {
+function setter(title, where, owner, names, again, only) {
+  const who = { value: only, required: true, readonly: only !== "" };
   const fields = [
-    field(owner === "vhost" ? "Vhost" : "User", input("owner", { required: true })),
+    field(owner === "vhost" ? "Vhost" : "User", input("owner", who)),
     field("Limit", choice("limit", names, names[0])),
     field("At most", input("value", { type: "number", min: "0", placeholder: "empty: any" })),
   ];

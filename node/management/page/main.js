@@ -1,14 +1,18 @@
 // The frame of the page: login, navigation by the address behind #, and when views are renewed.
 //
 // A view is {title, element, everyMs, refresh(), leave?()}. While it is shown and the tab is seen,
-// `refresh` is called again and again, `everyMs` after its last end; 0: once.
+// `refresh` is called again and again, `everyMs` after its last end, or as often as the user has
+// chosen; 0: once. What else is chosen in a view is in the address (`choices.js`).
 
 import { forgetReads, get, isLoggedIn, logIn, logOut, watchEnd, watchStale } from "./api.js";
 import { addresses } from "./addresses.js";
 import { admin } from "./admin.js";
+import { forgetAlarms, lookForAlarms } from "./alarms.js";
 import { channel, channels } from "./channels.js";
+import { EVERY, RANGE, VHOST, here } from "./choices.js";
 import { cluster } from "./cluster.js";
 import { connection, connections } from "./connections.js";
+import { controls, dress, everyMs } from "./controls.js";
 import { h, link, note } from "./dom.js";
 import { events } from "./events.js";
 import { exchange, exchanges } from "./exchanges.js";
@@ -16,7 +20,9 @@ import { flow } from "./flow.js";
 import { field, form, input } from "./forms.js";
 import { letters } from "./letters.js";
 import { links } from "./links.js";
+import { node } from "./node.js";
 import { overview } from "./overview.js";
+import { user, vhost } from "./owners.js";
 import { queue } from "./queue.js";
 import { queues } from "./queues.js";
 import { reference } from "./reference.js";
@@ -38,6 +44,9 @@ const ROUTES = [
   [/^\/streams$/, streams],
   [/^\/links$/, links],
   [/^\/cluster$/, cluster],
+  [/^\/nodes\/([^/]+)$/, node],
+  [/^\/users\/([^/]+)$/, user],
+  [/^\/vhosts\/([^/]+)$/, vhost],
   [/^\/flow$/, flow],
   [/^\/events$/, events],
   [/^\/api$/, reference],
@@ -60,6 +69,8 @@ const LINKS = [
   ["Admin", "#/admin", may.setPolicies],
 ];
 const AGAIN_MS = 3000; // after a fault, where a view is else not renewed
+const ALARMS_MS = 5000; // between two looks at what is wrong with nodes
+const PART_OF = { nodes: "cluster", users: "admin", vhosts: "admin" };
 
 const content = document.getElementById("content");
 const nav = document.getElementById("nav");
@@ -69,6 +80,7 @@ const stale = document.getElementById("stale");
 
 let view = null;
 let timer = 0;
+let alarmTimer = 0;
 let renewing = null; // the view whose refresh is under way
 let isKnown = false; // who is logged in
 
@@ -79,7 +91,8 @@ function navigate() {
     if (!isLoggedIn()) showLogin();
     return;
   }
-  const where = location.hash.slice(1) || "/";
+  const { where } = here();
+  for (const kept of [VHOST, EVERY, RANGE]) kept.adopt();
   view = viewAt(where);
   document.title = `${view.title} - Warren`;
   content.replaceChildren(view.element);
@@ -112,21 +125,22 @@ function viewAt(where) {
 }
 
 function frame(where) {
-  const first = `#/${where.split("/")[1] || ""}`;
+  const part = where.split("/")[1] || "";
+  const first = `#/${PART_OF[part] || part}`;
   nav.replaceChildren(
     ...LINKS.filter(([, , isFor]) => !isFor || isFor()).map(([name, href]) =>
       h("a", { href, "aria-current": href === first ? "page" : null }, name),
     ),
   );
   const out = h("button", { type: "button", click: () => leave() }, "Log out");
-  session.replaceChildren(h("span", {}, callerName()), out);
+  session.replaceChildren(controls(), h("span", {}, callerName()), out);
 }
 
 async function renew(of) {
   if (renewing === of) return;
   clearTimeout(timer);
   renewing = of;
-  let waitMs = of.everyMs;
+  let waitMs = everyMs(of);
   try {
     await of.refresh();
     if (of === view) banner.replaceChildren();
@@ -153,6 +167,7 @@ function showLogin(said = "") {
   nav.replaceChildren();
   session.replaceChildren();
   stale.hidden = true;
+  forgetAlarms();
   document.title = "Log in - Warren";
   const fields = [
     field("User", input("name", { required: true, autocomplete: "username" })),
@@ -162,6 +177,7 @@ function showLogin(said = "") {
     setCaller(await logIn(values.name, values.password));
     isKnown = true;
     navigate();
+    watchAlarms();
   };
   const element = form(fields, "Log in", enter);
   element.className = "";
@@ -194,6 +210,25 @@ async function start() {
     return;
   }
   navigate();
+  watchAlarms();
+}
+
+/** While the page is seen, and someone is logged in. */
+async function watchAlarms() {
+  clearTimeout(alarmTimer);
+  if (isKnown && !document.hidden) await lookForAlarms().catch(() => null); // the view says why
+  alarmTimer = setTimeout(watchAlarms, ALARMS_MS);
+}
+
+/** `/` goes to the filter of the list, as on many pages. */
+function shortcut(event) {
+  const isTyping = event.target.closest("input, textarea, select, [contenteditable]");
+  if (event.key !== "/" || isTyping || event.ctrlKey || event.altKey || event.metaKey) return;
+  const filter = content.querySelector("input[type=search]");
+  if (!filter) return;
+  event.preventDefault();
+  filter.focus();
+  filter.select();
 }
 
 watchStale((isStale) => {
@@ -201,6 +236,7 @@ watchStale((isStale) => {
 });
 watchEnd(() => leave("The session has ended: log in again."));
 addEventListener("hashchange", navigate);
+addEventListener("keydown", shortcut);
 document.querySelector(".skip").addEventListener("click", (event) => {
   event.preventDefault(); // the address behind # is that of a view
   content.focus();
@@ -210,4 +246,5 @@ document.addEventListener("visibilitychange", () => {
   if (document.hidden) clearTimeout(timer);
   else renew(view);
 });
+dress();
 start();

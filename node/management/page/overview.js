@@ -1,103 +1,103 @@
 // The first page: what flows, what waits, what is wrong, how the nodes are.
 
-import { get, maybe } from "./api.js";
-import { Series, chart } from "./chart.js";
-import { bar, card, figures, h, link, note, state, tag } from "./dom.js";
+import { alarmNames, showAlarms } from "./alarms.js";
+import { get, maybe, path } from "./api.js";
+import { Series, chart, rangeChoice, samples } from "./chart.js";
+import { bar, card, figures, h, link, state, tag } from "./dom.js";
 import { patch } from "./patch.js";
 import { table } from "./table.js";
-import { bytes, count, duration, rate } from "./text.js";
-
-// They outlive the view, so that a look at another page leaves no gap but of time.
-const FLOW = new Series();
-const WAITING = new Series();
-const CHURN = new Series();
-const PUBLISHED = new Series();
-const QUEUED = new Series();
+import { address, bytes, count, duration, rate } from "./text.js";
 
 const FLOW_LINES = [
-  ["publish", "published"],
-  ["confirm", "confirmed"],
-  ["deliver_get", "delivered"],
-  ["ack", "acknowledged"],
-  ["redeliver", "delivered again"],
+  ["publish", "Publish"],
+  ["confirm", "Publisher confirm"],
+  ["deliver_get", "Deliver / get"],
+  ["ack", "Consumer ack"],
+  ["redeliver", "Redelivered"],
 ];
-const WAITING_LINES = [["messages_ready", "ready"], ["messages_unacknowledged", "unacknowledged"]];
+const WAITING_LINES = [["messages_ready", "Ready"], ["messages_unacknowledged", "Unacked"]];
+
+/** What the charts show. */
+class Charts {
+  constructor() {
+    this.flow = new Series();
+    this.waiting = new Series();
+    this.churn = new Series();
+    this.published = new Series(); // by node
+    this.queued = new Series(); // by node
+  }
+
+  /** With what the nodes have recorded. */
+  begin(totals, nodes) {
+    const names = nodes.map((node) => node.name);
+    const byNode = (inside, name) => {
+      const pairs = nodes.map((node) => [`${node.name}_details`, (node[inside] || {})[`${name}_details`]]);
+      return Object.fromEntries(pairs);
+    };
+    this.flow.begin(totals.message_stats, FLOW_LINES.map(([key]) => key));
+    this.waiting.begin(totals.queue_totals, WAITING_LINES.map(([key]) => key), false);
+    this.published.begin(byNode("message_stats", "publish"), names);
+    this.queued.begin(byNode("queue_totals", "messages"), names, false);
+  }
+
+  observe(totals, nodes) {
+    this.flow.observe(totals.message_stats || {});
+    this.churn.observe(totals.churn_rates || {});
+    this.waiting.note(totals.queue_totals || {});
+    const published = {};
+    const queued = {};
+    for (const node of nodes) {
+      if (node.message_stats) published[node.name] = node.message_stats.publish || 0;
+      if (node.queue_totals) queued[node.name] = node.queue_totals.messages || 0;
+    }
+    this.published.observe(published);
+    this.queued.note(queued);
+  }
+}
 
 export function overview() {
   const element = h("div");
-  return { title: "Overview", element, everyMs: 2000, refresh: () => refresh(element) };
+  const charts = new Charts();
+  let isFirst = true;
+  const refresh = async () => {
+    const query = isFirst ? samples() : {};
+    const [totals, nodes, map] = await Promise.all([
+      get(path(["overview"], query)),
+      maybe(path(["nodes"], query), []),
+      maybe("cluster", { nodes: [] }),
+    ]);
+    if (isFirst) charts.begin(totals, nodes);
+    isFirst = false;
+    charts.observe(totals, nodes);
+    showAlarms(nodes);
+    patch(element, ...parts(totals, nodes, map, charts));
+  };
+  return { title: "Overview", element, everyMs: 2000, refresh };
 }
 
-async function refresh(element) {
-  const [totals, nodes, map] = await Promise.all([
-    get("overview"),
-    maybe("nodes", []),
-    maybe("cluster", { nodes: [] }),
-  ]);
-  observe(totals, nodes);
+function parts(totals, nodes, map, charts) {
   const running = nodes.filter((node) => node.running);
   const several = nodes.length > 1 && running.some((node) => node.queue_totals);
-  patch(
-    element,
+  return [
     h("h1", {}, totals.cluster_name || totals.node),
-    ...alarms(nodes),
+    rangeChoice(),
     h(
       "div",
       { class: "cards charts" },
-      chart("Messages per second", FLOW, FLOW_LINES, rate),
-      chart("Messages waiting", WAITING, WAITING_LINES, count),
-      several ? chart("Published per second, by node", PUBLISHED, linesOf(nodes), rate) : null,
-      several ? chart("Messages waiting, by node", QUEUED, linesOf(nodes), count) : null,
+      chart("Queued messages", charts.waiting, WAITING_LINES, count),
+      chart("Message rates", charts.flow, FLOW_LINES, rate),
+      several ? chart("Queued messages, by node", charts.queued, linesOf(nodes), count) : null,
+      several ? chart("Publish, by node", charts.published, linesOf(nodes), rate) : null,
     ),
-    card("Totals", objects(totals)),
+    card("Global counts", objects(totals)),
     nodes.length ? nodeTable(nodes, map.nodes) : null,
-    churn(totals),
+    churn(totals, charts.churn),
     listeners(totals.listeners),
     product(totals),
-  );
-}
-
-function observe(totals, nodes) {
-  FLOW.observe(totals.message_stats || {});
-  CHURN.observe(totals.churn_rates || {});
-  WAITING.note(totals.queue_totals || {});
-  const published = {};
-  const queued = {};
-  for (const node of nodes) {
-    if (node.message_stats) published[node.name] = node.message_stats.publish || 0;
-    if (node.queue_totals) queued[node.name] = node.queue_totals.messages || 0;
-  }
-  PUBLISHED.observe(published);
-  QUEUED.note(queued);
+  ];
 }
 
 const linesOf = (nodes) => nodes.map((node) => [node.name, node.name]);
-
-function alarms(nodes) {
-  const found = [];
-  for (const node of nodes) {
-    const told = [...(node.alarm_details || [])];
-    if (!told.length) told.push(...alarmNames(node));
-    for (const text of told) found.push(note(`${node.name}: ${text}`));
-    for (const name of node.partitions || []) found.push(note(`${node.name} cannot reach ${name}`));
-    for (const place of (node.recovery || {}).corrupt || []) {
-      const hit = place.queues.map((each) => each.name).join(", ");
-      const what = place.reason ? ` ${place.reason}` : "";
-      const queues = hit ? `, not served: ${hit}` : "";
-      found.push(note(`${node.name}: damaged log ${place.file}${what}${queues}`));
-    }
-  }
-  return found;
-}
-
-function alarmNames(node) {
-  const raised = [
-    [node.mem_alarm, "memory alarm: publishers wait"],
-    [node.disk_free_alarm, "disk alarm: publishers wait"],
-    [node.clock_alarm, "clock alarm"],
-  ];
-  return raised.filter(([isOn]) => isOn).map(([, text]) => text);
-}
 
 function objects(totals) {
   const there = totals.object_totals || {};
@@ -119,13 +119,13 @@ function nodeTable(nodes, members) {
   return table(
     "nodes",
     [
-      { title: "Node", value: (node) => node.name },
+      { title: "Name", value: (node) => link(node.name, address("nodes", node.name)) },
       { title: "State", value: nodeState },
       { title: "Leads", number: true, value: (node) => count(leads.get(node.name)) },
       { title: "Uptime", value: live((node) => duration(node.uptime)) },
       { title: "Memory", value: live(memory) },
-      { title: "Disk free", value: live(free) },
-      { title: "Files", number: true, value: live(files) },
+      { title: "Disk space", value: live(free) },
+      { title: "File descriptors", number: true, value: live(files) },
       { title: "Sockets", number: true, value: live((node) => count(node.sockets_used)) },
       { title: "Build", value: live((node) => `${node.version || ""} ${node.build || ""}`) },
     ],
@@ -157,7 +157,7 @@ function of(value, limit, format) {
   return limit ? `${format(value)} of ${format(limit)}` : format(value);
 }
 
-function churn(totals) {
+function churn(totals, seen) {
   if (!totals.churn_rates) return null;
   const row = (what, kinds) => ({ what, kinds });
   const rows = [
@@ -168,12 +168,12 @@ function churn(totals) {
   ];
   const figure = (kind) => {
     if (kind === null) return "";
-    return [count(totals.churn_rates[kind]), " ", h("small", {}, rate(CHURN.newest(kind)))];
+    return [count(totals.churn_rates[kind]), " ", h("small", {}, rate(seen.now[kind]))];
   };
   const columns = [
-    { title: "Come and gone since the start", value: (each) => each.what },
-    { title: "Made", number: true, value: (each) => figure(each.kinds[0]) },
-    { title: "Ended", number: true, value: (each) => figure(each.kinds[1]) },
+    { title: "Churn since the start", value: (each) => each.what },
+    { title: "Created", number: true, value: (each) => figure(each.kinds[0]) },
+    { title: "Closed / deleted", number: true, value: (each) => figure(each.kinds[1]) },
   ];
   return table("churn", columns, rows, (each) => each.what);
 }

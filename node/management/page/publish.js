@@ -27,7 +27,7 @@ export function publisher(vhost, exchange, routingKey = "") {
     });
     return isRouted ? tag("published", "good") : tag("published, and routed nowhere", "warn");
   };
-  return fold("Publish a message", form(fields, "Publish", act));
+  return fold("Publish message", form(fields, "Publish message", act));
 }
 
 /** Whether the message was routed to a queue. */

@@ -3,7 +3,7 @@
 import { get, path, post, remove } from "./api.js";
 import { bindingListing, queueBinder } from "./bindings.js";
 import { consumerTable, flowTable } from "./channels.js";
-import { HISTORY, Series, chart } from "./chart.js";
+import { Series, chart, rangeChoice, samples } from "./chart.js";
 import { card, facts, figures, h, json, link, note } from "./dom.js";
 import { features } from "./exchanges.js";
 import { button, danger } from "./forms.js";
@@ -16,12 +16,12 @@ import { may } from "./session.js";
 import { address, bytes, count, countOf, duration, rate, when } from "./text.js";
 
 const FLOW_LINES = [
-  ["publish", "published"],
-  ["deliver_get", "delivered"],
-  ["ack", "acknowledged"],
-  ["redeliver", "delivered again"],
+  ["publish", "Publish"],
+  ["deliver_get", "Deliver / get"],
+  ["ack", "Consumer ack"],
+  ["redeliver", "Redelivered"],
 ];
-const DEPTH_LINES = [["messages_ready", "ready"], ["messages_unacknowledged", "unacknowledged"]];
+const DEPTH_LINES = [["messages_ready", "Ready"], ["messages_unacknowledged", "Unacked"]];
 const SELDOM = 3; // bindings and members are asked for with every third look
 
 export function queue(vhost, name) {
@@ -43,7 +43,7 @@ export function queue(vhost, name) {
   );
   let looks = 0;
   const refresh = async () => {
-    const row = await get(path(["queues", vhost, name], looks ? {} : HISTORY));
+    const row = await get(path(["queues", vhost, name], looks ? {} : samples()));
     if (looks === 0) {
       flow.begin(row.message_stats, FLOW_LINES.map(([key]) => key));
       depth.begin(row, DEPTH_LINES.map(([key]) => key), false);
@@ -63,15 +63,16 @@ function aboutOf(vhost, name, row, flow, depth) {
     row.reason ? note(row.reason) : null,
     row.state === "crashed" && may.administer() ? accepter(vhost, name) : null,
     card("", totals(row)),
+    rangeChoice(),
     h(
       "div",
       { class: "cards charts" },
-      chart("Messages per second", flow, FLOW_LINES, rate),
-      chart("Messages in it", depth, DEPTH_LINES, count),
+      chart("Queued messages", depth, DEPTH_LINES, count),
+      chart("Message rates", flow, FLOW_LINES, rate),
     ),
     card("", facts(factsOf(vhost, row)), actions(vhost, name, row)),
     consumerTable(row.consumer_details || [], row.leader || row.node),
-    flowTable("Gets messages from", row.incoming, (each) => each.exchange, "exchanges"),
+    flowTable("Incoming from", row.incoming, (each) => each.exchange, "exchanges"),
   ];
 }
 
@@ -79,7 +80,7 @@ function totals(row) {
   const capacity = row.consumer_capacity;
   return figures([
     ["Ready", countOf(row, "messages_ready")],
-    ["Unacknowledged", countOf(row, "messages_unacknowledged")],
+    ["Unacked", countOf(row, "messages_unacknowledged")],
     ["Total", countOf(row, "messages")],
     ["In memory", countOf(row, "messages_ram")],
     ["Bytes", sizeOf(row)],
@@ -100,13 +101,13 @@ function factsOf(vhost, row) {
     ["Leader", leaderOf(row)],
     ["Features", features(row)],
     ["Arguments", Object.keys(given).length ? json(given) : ""],
-    ["What policies say", Object.keys(definition).length ? json(definition) : ""],
-    ["Its only connection", ownerLink(row.owner_pid_details)],
-    ["Only active consumer", (row.single_active_consumer_tag || "").toString()],
+    ["Effective policy definition", Object.keys(definition).length ? json(definition) : ""],
+    ["Exclusive owner", ownerLink(row.owner_pid_details)],
+    ["Single active consumer", (row.single_active_consumer_tag || "").toString()],
     ["Oldest message", oldest ? when(oldest * 1000) : ""],
     ["Idle", row.idle_since ? duration(Date.now() - Date.parse(row.idle_since)) : ""],
     ["Memory", row.memory ? bytes(row.memory) : ""],
-    ["Dead letters go to", letters === undefined ? "" : lettersTo(vhost, letters)],
+    ["Dead letter exchange", letters === undefined ? "" : lettersTo(vhost, letters)],
   ];
 }
 
@@ -132,13 +133,13 @@ function actions(vhost, name, row) {
 
 function purger(vhost, name) {
   const question = `Remove all ready messages of ${name}?`;
-  return danger("Purge", question, () => remove(path(["queues", vhost, name, "contents"])));
+  return danger("Purge messages", question, () => remove(path(["queues", vhost, name, "contents"])));
 }
 
 function deleter(vhost, name, row) {
   const used = row.consumers ? " It has consumers." : "";
   const question = `Delete queue ${name} with all its messages?${used}`;
-  return danger("Delete this queue", question, async () => {
+  return danger("Delete queue", question, async () => {
     await remove(path(["queues", vhost, name]));
     location.hash = "#/queues";
   });

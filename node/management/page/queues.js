@@ -2,6 +2,7 @@
 
 import { path, put } from "./api.js";
 import { queueLink } from "./channels.js";
+import { VHOST, ofVhost } from "./choices.js";
 import { fold, h, state, tag } from "./dom.js";
 import { features } from "./exchanges.js";
 import { area, check, choice, field, form, input, number, parseObject } from "./forms.js";
@@ -9,31 +10,33 @@ import { Listing, counted, speed } from "./table.js";
 import { bytes } from "./text.js";
 
 const OVERFLOWS = [
-  ["", "drop the oldest"],
-  ["reject-publish", "refuse publishes"],
-  ["reject-publish-dlx", "refuse, and dead-letter them"],
+  ["", "drop-head"],
+  "reject-publish",
+  "reject-publish-dlx",
 ];
 
 export function queues() {
   const columns = [
     { title: "Vhost", sort: "vhost", value: (row) => row.vhost },
-    { title: "Name", sort: "name", wide: true, value: queueLink },
+    { title: "Name", sort: "name", named: true, value: queueLink },
     { title: "Type", sort: "type", value: (row) => row.type },
+    { title: "Features", value: features },
     { title: "State", sort: "state", value: stateOf },
     { title: "Leader", sort: "node", value: leaderOf },
-    { title: "Members", value: members },
+    { title: "Members", extra: true, value: members },
     counted("Ready", "messages_ready"),
     counted("Unacked", "messages_unacknowledged"),
     counted("Total", "messages"),
-    counted("Consumers", "consumers"),
-    { title: "Bytes", sort: "message_bytes", number: true, value: sizeOf },
-    speed("In", "publish"),
-    speed("Out", "deliver_get"),
-    speed("Acked", "ack"),
-    { title: "Features", value: features },
+    { ...counted("In memory", "messages_ram"), extra: true },
+    { title: "Bytes", sort: "message_bytes", number: true, extra: true, value: sizeOf },
+    { ...counted("Consumers", "consumers"), extra: true },
+    speed("incoming", "publish"),
+    speed("deliver / get", "deliver_get"),
+    speed("ack", "ack"),
   ];
   const keyOf = (row) => JSON.stringify([row.vhost, row.name]);
-  const listing = new Listing("queues", ["queues"], columns, { keyOf });
+  const where = ofVhost(["queues"], (vhost) => ["queues", vhost]);
+  const listing = new Listing("queues", where, columns, { keyOf, main: true });
   const adding = maker(() => listing.refresh());
   const element = h("div", {}, h("h1", {}, "Queues"), listing.element, adding);
   return { title: "Queues", element, everyMs: 5000, refresh: () => listing.refresh() };
@@ -49,7 +52,7 @@ export function stateOf(row) {
 
 /** Of a quorum queue without a leader, the node is only where it was last led. */
 export function leaderOf(row) {
-  if (row.members && !row.leader) return tag("nobody leads it", "bad");
+  if (row.members && !row.leader) return tag("no leader", "bad");
   return row.leader || row.node;
 }
 
@@ -64,16 +67,16 @@ export function members(row) {
 function maker(done) {
   const whole = (name) => input(name, { type: "number", min: "0", inputmode: "numeric" });
   const fields = [
-    field("Vhost", input("vhost", { value: "/", required: true })),
+    field("Vhost", input("vhost", { value: VHOST.value || "/", required: true })),
     field("Name", input("name", { required: true })),
-    field("Type", choice("type", ["classic", "quorum"], "classic")),
+    field("Type", choice("type", ["classic", "quorum", "stream"], "classic")),
     check("durable", "durable", true),
     check("auto_delete", "auto-delete"),
-    field("Most messages", whole("x-max-length")),
-    field("When it is full", choice("x-overflow", OVERFLOWS, "")),
-    field("Lifetime of messages, ms", whole("x-message-ttl")),
-    field("Dead letters go to exchange", input("x-dead-letter-exchange")),
-    field("With the key", input("x-dead-letter-routing-key")),
+    field("Max length", whole("x-max-length")),
+    field("Overflow behaviour", choice("x-overflow", OVERFLOWS, "")),
+    field("Message TTL, ms", whole("x-message-ttl")),
+    field("Dead letter exchange", input("x-dead-letter-exchange")),
+    field("Dead letter routing key", input("x-dead-letter-routing-key")),
     area("arguments", "Arguments (JSON)"),
   ];
   const act = async (values) => {
@@ -86,7 +89,7 @@ function maker(done) {
     await done();
     return "added";
   };
-  return fold("Add a queue", form(fields, "Add", act));
+  return fold("Add a new queue", form(fields, "Add queue", act));
 }
 
 function typed(values) {

@@ -37,6 +37,12 @@ export function duration(ms) {
   return minutes ? `${minutes} min ${seconds % 60} s` : `${seconds} s`;
 }
 
+/** The time of day, on the reader's clock. */
+export function clock(ms, hasSeconds = true) {
+  const parts = { hour: "2-digit", minute: "2-digit", hourCycle: "h23" };
+  return new Date(ms).toLocaleTimeString([], hasSeconds ? { ...parts, second: "2-digit" } : parts);
+}
+
 /** Milliseconds since 1970, as the reader's clock shows them. */
 export function when(ms) {
   return ms ? new Date(ms).toLocaleString() : "";

@@ -1,13 +1,14 @@
 // Users, their permissions in vhosts, and their topic permissions.
 
 import { get, path, put, remove } from "./api.js";
-import { fold, h, tag } from "./dom.js";
+import { VHOST } from "./choices.js";
+import { fold, h, link, tag } from "./dom.js";
 import { danger, field, form, input } from "./forms.js";
 import { callerName } from "./session.js";
 import { Listing } from "./table.js";
-import { words } from "./text.js";
+import { address, words } from "./text.js";
 
-const TAGS = "management, policymaker, monitoring, administrator";
+export const TAGS = "management, policymaker, monitoring, administrator";
 
 export function users() {
   const parts = [userPart(), permissionPart(), topicPart()];
@@ -31,6 +32,8 @@ export function deleter(question, segments, again) {
   });
 }
 
+export const userLink = (name) => link(name, address("users", name));
+
 function userPart() {
   const again = () => listing.refresh();
   const gone = (user) => {
@@ -38,7 +41,7 @@ function userPart() {
     return deleter(`Delete user ${user.name}?`, ["users", user.name], again);
   };
   const columns = [
-    { title: "Name", sort: "name", wide: true, value: (user) => user.name },
+    { title: "Name", sort: "name", wide: true, value: (user) => userLink(user.name) },
     { title: "Tags", value: (user) => words(user.tags).map((text) => tag(text)) },
     { title: "Password", value: (user) => (user.password_hash ? user.hashing_algorithm : "none") },
     { title: "", value: gone },
@@ -69,7 +72,7 @@ function userForm(again) {
 }
 
 /** The password of a user that is there; a new one gets none, and so cannot log in by password. */
-async function kept(name) {
+export async function kept(name) {
   const user = await get(path(["users", name])).catch((error) => {
     if (error.status === 404) throw new Error("a new user needs a password");
     throw error;
@@ -77,14 +80,15 @@ async function kept(name) {
   return { password_hash: user.password_hash, hashing_algorithm: user.hashing_algorithm };
 }
 
-function permissionPart() {
+/** Permissions: all, or those of one user or vhost (`of`, such as ["users", NAME]). */
+export function permissionPart(of = null) {
   const again = () => listing.refresh();
   const gone = (row) => {
     const question = `Take ${row.user}'s permissions in ${row.vhost}?`;
     return deleter(question, ["permissions", row.vhost, row.user], again);
   };
   const columns = [
-    { title: "User", sort: "user", wide: true, value: (row) => row.user },
+    { title: "User", sort: "user", wide: true, value: (row) => userLink(row.user) },
     { title: "Vhost", sort: "vhost", value: (row) => row.vhost },
     { title: "Configure", wide: true, value: (row) => row.configure },
     { title: "Write", wide: true, value: (row) => row.write },
@@ -92,9 +96,10 @@ function permissionPart() {
     { title: "", value: gone },
   ];
   const keyOf = (row) => JSON.stringify([row.user, row.vhost]);
-  const listing = new Listing("permissions", ["permissions"], columns, { keyOf });
+  const where = of ? [...of, "permissions"] : ["permissions"];
+  const listing = new Listing("permissions", where, columns, { keyOf, bare: of !== null });
   const fields = [
-    ...whose(),
+    ...whose(of),
     field("Configure", input("configure", { value: ".*" })),
     field("Write", input("write", { value: ".*" })),
     field("Read", input("read", { value: ".*" })),
@@ -108,14 +113,17 @@ function permissionPart() {
   return editable("Permissions", listing, maker);
 }
 
-function whose() {
+function whose(of) {
+  const [kind, name] = of || ["", ""];
+  const user = kind === "users" ? name : "";
+  const vhost = kind === "vhosts" ? name : VHOST.value || "/";
   return [
-    field("User", input("user", { required: true })),
-    field("Vhost", input("vhost", { value: "/", required: true })),
+    field("User", input("user", { value: user, required: true, readonly: user !== "" })),
+    field("Vhost", input("vhost", { value: vhost, required: true, readonly: kind === "vhosts" })),
   ];
 }
 
-function topicPart() {
+export function topicPart(of = null) {
   const again = () => listing.refresh();
   const gone = (row) => {
     const question = `Take ${row.user}'s topic permissions for ${row.exchange} in ${row.vhost}?`;
@@ -131,9 +139,10 @@ function topicPart() {
   ];
   const keyOf = (row) => JSON.stringify([row.user, row.vhost, row.exchange]);
   const options = { keyOf, bare: true };
-  const listing = new Listing("topic permissions", ["topic-permissions"], columns, options);
+  const where = of ? [...of, "topic-permissions"] : ["topic-permissions"];
+  const listing = new Listing("topic permissions", where, columns, options);
   const fields = [
-    ...whose(),
+    ...whose(of),
     field("Exchange", input("exchange", { value: "amq.topic", required: true })),
     field("Keys it may publish with", input("write", { value: ".*" })),
     field("Keys it may bind with", input("read", { value: ".*" })),

@@ -1,22 +1,22 @@
 // Virtual hosts: made and described, traced, protected, deleted.
 
 import { path, post, put, remove } from "./api.js";
-import { fold, state, tag } from "./dom.js";
+import { fold, link, state, tag } from "./dom.js";
 import { button, check, choice, field, form, input } from "./forms.js";
 import { Listing } from "./table.js";
-import { count, words } from "./text.js";
+import { address, count, words } from "./text.js";
 import { deleter, editable } from "./users.js";
 
-const TYPES = [["", "classic, unless told otherwise"], "classic", "quorum"];
+const TYPES = [["", "the usual type"], "classic", "quorum", "stream"];
 
 export function vhosts() {
   const again = () => listing.refresh();
   const columns = [
-    { title: "Name", sort: "name", wide: true, value: (row) => row.name },
+    { title: "Name", sort: "name", wide: true, value: named },
     { title: "Description", sort: "description", wide: true, value: (row) => row.description },
     { title: "State", value: states },
     { title: "", value: marks },
-    { title: "Queues are", value: (row) => row.default_queue_type || "" },
+    { title: "Default queue type", value: (row) => row.default_queue_type || "" },
     { title: "Messages", sort: "messages", number: true, value: (row) => count(row.messages) },
     { title: "", value: (row) => actions(row, again) },
   ];
@@ -24,13 +24,15 @@ export function vhosts() {
   return editable("Virtual hosts", listing, maker(again));
 }
 
-function states(row) {
+const named = (row) => link(row.name, address("vhosts", row.name));
+
+export function states(row) {
   const found = Object.entries(row.cluster_state || {}).filter(([, text]) => text !== "running");
   if (!found.length) return state("running");
   return found.map(([node, text]) => tag(`${text} on ${node}`, "bad"));
 }
 
-function marks(row) {
+export function marks(row) {
   return [
     row.tracing ? tag("traced", "warn") : null,
     row.protected_from_deletion ? tag("protected") : null,
@@ -38,7 +40,7 @@ function marks(row) {
   ];
 }
 
-function actions(row, again) {
+export function actions(row, again) {
   const { name } = row;
   const traced = async () => {
     await put(path(["vhosts", name]), { tracing: !row.tracing });
@@ -64,7 +66,7 @@ function maker(again) {
     field("Name", input("name", { required: true })),
     field("Description", input("description")),
     field("Tags", input("tags", { placeholder: "with commas" })),
-    field("Queues are", choice("default_queue_type", TYPES, "")),
+    field("Default queue type", choice("default_queue_type", TYPES, "")),
     check("tracing", "trace its messages"),
   ];
   const act = async (values, element) => {

@@ -1,7 +1,7 @@
 // A view of one thing, which is looked at again and again.
 
 import { get, path } from "./api.js";
-import { HISTORY } from "./chart.js";
+import { samples } from "./chart.js";
 import { h } from "./dom.js";
 import { patch } from "./patch.js";
 
@@ -13,7 +13,7 @@ export function watched(title, where, everyMs, partsOf) {
   const element = h("div");
   let isFirst = true;
   const refresh = async () => {
-    const row = await get(path(where, isFirst ? HISTORY : {}));
+    const row = await get(path(where, isFirst ? samples() : {}));
     patch(element, ...(await partsOf(row, isFirst)));
     isFirst = false;
   };
