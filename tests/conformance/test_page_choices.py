@@ -22,6 +22,7 @@ from tests.conformance.pages import (
 # Of one build: nothing of the page is compiled.
 pytestmark = [pytest.mark.timeout(240), pytest.mark.source]
 
+TIME = re.compile(r"\d\d:\d\d:\d\d")
 COVERED = """() => [...document.querySelectorAll("main button, header button")].filter(it => {
   it.scrollIntoView({block: "center"});
   const box = it.getBoundingClientRect();
@@ -70,22 +71,20 @@ def test_charts_begin_with_what_the_node_has_recorded_and_tell_figures_of_any_ti
     show(page, base, "#/?every=off", "conformance")  # One look: what is drawn was recorded before.
     rates = page.locator("section", has=page.get_by_role("heading", name="Message rates"))
     assert "L" in rates.locator("path").first.get_attribute("d")
-    assert re.fullmatch(r"\d\d:\d\d:\d\d", rates.locator("text").last.text_content())
+    assert TIME.fullmatch(rates.locator("text").last.text_content())
     picture = rates.get_by_role("img")
     box = picture.bounding_box()
     picture.hover(position={"x": box["width"] - 3, "y": box["height"] / 2})
-    moment = rates.locator(".moment")
-    moment.get_by_text(re.compile(r"\d\d:\d\d:\d\d")).wait_for()
+    moment = rates.locator(".moment", has_text=TIME)
     newest = moment.text_content()
     page.mouse.move(0, 0)
-    assert moment.text_content() == ""
+    moment.wait_for(state="detached")
     picture.focus()
     page.keyboard.press("ArrowLeft")
     page.keyboard.press("ArrowLeft")
-    moment.get_by_text(re.compile(r"\d\d:\d\d:\d\d")).wait_for()
     assert moment.text_content() < newest
     page.keyboard.press("Escape")
-    assert moment.text_content() == ""
+    moment.wait_for(state="detached")
     with page.expect_request(lambda request: "msg_rates_age=3600" in request.url):
         page.get_by_label("Charts show").select_option("3600")
     assert "range=3600" in page.url
@@ -119,7 +118,7 @@ def test_choices_are_in_the_address_and_outlive_a_reload(
     page.get_by_label("Virtual host").select_option(name)
     page.get_by_text("no queues").wait_for()
     page.get_by_role("link", name="Exchanges", exact=True).click()
-    page.get_by_text("7 of 7 exchanges").wait_for()
+    page.get_by_text(re.compile(r"([78]) of \1 exchanges")).wait_for()
     assert f"vhost={name}" in page.url
     page.get_by_label("Virtual host").select_option("")
     page.evaluate("localStorage.clear()")
@@ -221,7 +220,7 @@ def test_a_node_shows_its_memory_its_configuration_and_its_log(page: Any, base: 
     shown = json.loads(page.get_by_role("region", name="configuration").inner_text())
     assert shown["node"]["name"] == "conformance" and shown["default_pass"] == "[hidden]"
     unfold(page, "Log").get_by_role("button", name="Show").click()
-    page.get_by_role("region", name="log").get_by_text("warren.node").wait_for()
+    page.locator("pre.long", has_text="warren.node").wait_for()
 
 
 def test_a_user_and_a_vhost_have_pages_on_which_they_are_changed(
@@ -245,10 +244,11 @@ def test_a_user_and_a_vhost_have_pages_on_which_they_are_changed(
     page.get_by_role("table", name="virtual hosts").get_by_role("link", name=name).click()
     page.get_by_role("heading", name=f"Virtual host {name}").wait_for()
     page.get_by_text("of the test").wait_for()
-    page.get_by_role("table", name="permissions").get_by_role("link", name=name).wait_for()
     page.on("dialog", lambda dialog: dialog.accept())
-    page.get_by_role("table", name="permissions").get_by_role("button", name="Delete").click()
-    page.get_by_text("no permissions").wait_for()
+    table = page.get_by_role("table", name="permissions", exact=True)
+    row = table.get_by_role("row", name=f"{name} {name}")
+    row.get_by_role("button", name="Delete").click()
+    row.wait_for(state="detached")
     assert api.get(f"/users/{name}/permissions") == []
     api.delete(f"/vhosts/{name}")
     api.delete(f"/users/{name}")

@@ -231,7 +231,10 @@ export class Listing {
     const cells = this.columns.map((column) => {
       const kinds = ["number", "wide", "named"].filter((kind) => column[kind]);
       const kind = kinds.join(" ");
-      return h("td", { role: "cell", class: kind, "data-label": column.title }, valueOf(column, row));
+      const named = { role: "cell", class: kind, "data-label": column.title };
+      const cell = h("td", named, valueOf(column, row));
+      if (column.named) cell.title = cell.textContent; // where it does not fit
+      return cell;
     });
     return h("tr", { role: "row", "data-key": this.keyOf ? this.keyOf(row) : null }, cells);
   }

@@ -34,7 +34,7 @@ class Watch:
 
 def test_no_sample_is_missed_when_a_timer_is_early() -> None:
     """The clock of a timer may be a millisecond ahead: a sample belongs to its whole interval."""
-    told = iter([0, 0, 3, 4, 4, 4, 4, 7, 8])
+    told = iter([0, 0, 3, 4, 4, 4, 4, 7, 8, 8])
     seen: list[int] = []
 
     def clock() -> int:
