@@ -807,4 +807,4 @@ def test_a_chart_begins_with_the_samples_of_the_server(
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     show(page, base, address("queues", "/", name), f"Queue {name}")
-    assert any("msg_rates_age=300" in each and "lengths_age=300" in each for each in asked)
+    assert any("msg_rates_age=600" in each and "lengths_age=600" in each for each in asked)
