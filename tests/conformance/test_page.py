@@ -782,29 +782,3 @@ def test_events_are_shown_as_they_happen_and_can_be_chosen_and_paused(
     pause.click()
     rows.get_by_text("exchange.created").wait_for()
     assert page.get_by_text("queue.deleted").count() == 0
-
-
-def test_a_chart_begins_with_the_samples_of_the_server(
-    page: Any, base: str, channel: Any, name: str
-) -> None:
-    channel.queue_declare(name)
-    show(page, base, "#/", "conformance")
-    script = """async () => {
-        const { Series } = await import(new URL("chart.js", document.baseURI));
-        const sampled = (...values) => ({
-            samples: values.map((sample, place) => ({ sample, timestamp: 20000 - 5000 * place })),
-        });
-        const counts = { publish_details: sampled(110, 60, 10), ack_details: { rate: 1 } };
-        const flow = new Series();
-        flow.begin(counts, ["publish", "ack"], true, 100000);
-        const depth = new Series();
-        depth.begin({ messages_details: sampled(3, 2) }, ["messages"], false, 100000);
-        return [flow.points, depth.points];
-    }"""
-    flow, depth = page.evaluate(script)
-    assert flow == [{"at": 95, "values": {"publish": 10}}, {"at": 100, "values": {"publish": 10}}]
-    assert depth == [{"at": 95, "values": {"messages": 2}}, {"at": 100, "values": {"messages": 3}}]
-    asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
-    show(page, base, address("queues", "/", name), f"Queue {name}")
-    assert any("msg_rates_age=600" in each and "lengths_age=600" in each for each in asked)
