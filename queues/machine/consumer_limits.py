@@ -25,8 +25,8 @@ LATE_MS: Final = 100  # the same while the consumer waits for them
 
 @final
 class Limits:
-    """Invariant: `held_bytes` is the sum of the sizes of what the consumer holds; it is 0 without
-    a window of bytes. `next_ms` is FAR unless the consumer waits for tokens."""
+    """Invariant: `held_bytes` is the sum of the sizes of what the consumer holds, copies included;
+    it is 0 without a window of bytes. `next_ms` is FAR unless the consumer waits for tokens."""
 
     def __init__(self, now_ms: i64) -> None:
         self.window_bytes: i64 = -1
@@ -37,6 +37,7 @@ class Limits:
         self.next_ms: i64 = FAR  # when the consumer is served again
         self.next_copy: i64 = 1  # of a non-destructive queue: the first message it has not had
         self.copies_held: i64 = 0  # that it has not settled; they are in the queue as well
+        self.copy_sizes: dict[int, int] = {}  # of these, with a window of bytes, by message
         self.at_end = False  # it has had all messages of a non-destructive queue
         self.settled_count: i64 = 0  # since the last look for slow consumers
         self.waiting_count: i64 = 0  # messages that waited for it then
@@ -51,17 +52,30 @@ class Limits:
             count = self.by_rate(count, now_ms)
         return max(count, 0)
 
-    def allows_copies(self, count: i64, now_ms: i64) -> i64:
-        """How many of so many messages of a non-destructive queue the consumer gets now. They count
-        as delivered. A window of bytes does not bound them."""
+    def allows_copies(self, notes: Notes, first: i64, count: i64, now_ms: i64) -> i64:
+        """How many of the messages first.. of a non-destructive queue the consumer gets now. They
+        count as delivered."""
         if self.window_bytes == 0:
             count = min(count, 1 - self.copies_held)
+        elif self.window_bytes > 0:
+            count = notes.fitting(first, count, self.window_bytes - self.held_bytes)
         if self.rate_max > 0:
             count = self.by_rate(count, now_ms)
             self.tokens -= count * TOKENS
         count = max(count, 0)
         self.copies_held += count
+        if self.window_bytes > 0:
+            for seq in range(first, first + count):
+                size = notes.bytes_of(seq, 1)
+                self.copy_sizes[seq] = size
+                self.held_bytes += size
         return count
+
+    def settle_copies(self, first: i64, count: i64) -> None:
+        """The consumer settles these messages, of which some may be copies."""
+        if len(self.copy_sizes) > 0:
+            for seq in range(first, first + count):
+                self.held_bytes -= self.copy_sizes.pop(seq, 0)
 
     def by_rate(self, count: i64, now_ms: i64) -> i64:
         """How many of so many messages the rate allows now."""

@@ -81,6 +81,8 @@ class Limiter:
         if limits.window_bytes > 0:
             for first, count in consumer.held.runs():
                 limits.held_bytes += self._notes.bytes_of(first, count)
+            for size in limits.copy_sizes.values():
+                limits.held_bytes += size
         self.open_or_close(consumer)
         return limits.window_bytes > 0 and not self._notes.options.counts_bytes
 
@@ -191,7 +193,8 @@ class Limiter:
                 runs = selection.within(limits.next_copy, looked)
             if len(runs) > 0:
                 first: i64 = runs[0][0]
-                count = limits.allows_copies(min(want, i64(runs[0][1])), now_ms)
+                count = min(want, i64(runs[0][1]))
+                count = limits.allows_copies(self._notes, first, count, now_ms)
                 self.due_ms = min(self.due_ms, limits.next_ms)
                 self._bar(consumer, limits.copies_held)
                 if count > 0:
@@ -215,6 +218,7 @@ class Limiter:
         settled: i64 = 0
         for first, count in runs:
             settled += count
+            limits.settle_copies(first, count)
             for _, held in consumer.held.within(first, count):
                 settled -= held
         settled = min(settled, limits.copies_held)
