@@ -195,7 +195,10 @@ class AddressKeeper:
             return int(self._broker.turn.count)
 
         leader = self._broker.operating.leader_elsewhere
-        account = Account(self._last_number, *place, limits, measure, turn, leader, self.node_size)
+        account = Account(
+            *(self._last_number, *place, limits, measure, turn, leader, self.node_size),
+            is_full_elsewhere=lambda: self._heard.is_node_full(place),
+        )
         address = Address(account, uids, CreditActor("", self._spec, None, ADDRESS))
         address.actor.name = address.text
         if not self.addresses:
@@ -294,6 +297,11 @@ class AddressKeeper:
                 count += core.ready_count + core.checked_out_count
         return int(size), int(count)
 
+    def _leads_some(self, uids: Iterable[int]) -> bool:
+        """Whether this node has or leads one of these queues."""
+        elsewhere = self._broker.operating.leader_elsewhere
+        return any(elsewhere(uid) == 0 for uid in uids)
+
     # Other nodes (node.cluster.services.addresses_channel)
 
     def words(self) -> list[AddressWord]:
@@ -305,9 +313,10 @@ class AddressKeeper:
             account = address.account
             held = self._held_here(address.uids)
             is_active = account.share.is_active
-            if is_active or any(held) or account.due_bytes > 0:
+            is_full = self.node_size.is_full() and self._leads_some(address.uids)
+            if is_active or is_full or any(held) or account.due_bytes > 0:
                 due = (account.due_bytes, account.due_count)
-                words.append(AddressWord(*place, *held, *due, is_active))
+                words.append(AddressWord(*place, *held, *due, is_active, is_full))
         return words[:WORDS_MAX]
 
     def hear(self, member: int, words: Sequence[AddressWord]) -> None:

@@ -7,6 +7,8 @@ import msgspec
 
 WORDS_MAX: Final = 4096  # in one frame; addresses beyond that count for other nodes as empty
 
+NO_SUMS: Final = (0, 0, 0, 0)
+
 Place = tuple[str, str, str]  # vhost, kind, name
 
 
@@ -21,6 +23,7 @@ class AddressWord(msgspec.Struct, frozen=True, array_like=True):
     due_bytes: int
     due_count: int
     is_active: bool  # publishers of the node use the address
+    is_node_full: bool = False  # the node has some of its queues, and its global size is reached
 
     @property
     def place(self) -> Place:
@@ -31,11 +34,12 @@ class AddressWord(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Heard:
-    """Invariant: `_sums` has bytes, messages and publishing nodes of all words in `_words`."""
+    """Invariant: `_sums` has bytes, messages, publishing and full nodes of all words in
+    `_words`."""
 
     def __init__(self) -> None:
         self._words: dict[int, dict[Place, AddressWord]] = {}  # by member
-        self._sums: dict[Place, tuple[int, int, int]] = {}
+        self._sums: dict[Place, tuple[int, int, int, int]] = {}
 
     def hear(self, member: int, words: Sequence[AddressWord]) -> None:
         """All that the member says now."""
@@ -46,11 +50,12 @@ class Heard:
         self._sums = {}
         for those in self._words.values():
             for place, each in those.items():
-                size, count, active = self._sums.get(place, (0, 0, 0))
+                size, count, active, full = self._sums.get(place, NO_SUMS)
                 self._sums[place] = (
                     size + each.held_bytes + each.due_bytes,
                     count + each.held_count + each.due_count,
                     active + each.is_active,
+                    full + each.is_node_full,
                 )
 
     def places(self) -> list[Place]:
@@ -59,9 +64,12 @@ class Heard:
 
     def size_of(self, place: Place) -> tuple[int, int]:
         """Bytes and messages."""
-        size, count, _ = self._sums.get(place, (0, 0, 0))
-        return size, count
+        return self._sums.get(place, NO_SUMS)[:2]
 
     def active_count(self, place: Place) -> int:
         """How many other nodes have publishers that use the address."""
-        return self._sums.get(place, (0, 0, 0))[2]
+        return self._sums.get(place, NO_SUMS)[2]
+
+    def is_node_full(self, place: Place) -> bool:
+        """Whether a node that has queues of the address holds as much as it may."""
+        return self._sums.get(place, NO_SUMS)[3] > 0

@@ -43,6 +43,7 @@ class Account:
         turn: Callable[[], int],
         leader: Callable[[int], int] = lambda uid: 0,
         node_size: NodeSize | None = None,
+        is_full_elsewhere: Callable[[], bool] = lambda: False,
     ) -> None:
         self.number = number
         self.vhost = vhost
@@ -52,6 +53,7 @@ class Account:
         self._measure = measure
         self._turn = turn
         self.node_size = NodeSize() if node_size is None else node_size
+        self._is_full_elsewhere = is_full_elsewhere  # another node with its queues takes no more
         self._leader = leader  # member that leads a queue, by uid; 0: this node
         self.share = Share()
         self.settling: dict[int, list[tuple[int, int, int]]] = {}  # by member: age, bytes, messages
@@ -112,7 +114,7 @@ class Account:
 
     def is_full(self) -> bool:
         """Whether its policy holds now."""
-        if self.node_size.is_full():
+        if self.is_node_full():
             return True
         if not self._is_over(self.limits.bytes_max, self.limits.count_max):
             return False
@@ -127,8 +129,13 @@ class Account:
         if self.limits.policy != BLOCK:
             return False
         if not self.limits.is_bounded:
-            return self.node_size.is_full()
+            return self.is_node_full()
         return self.share.is_spent() or self.is_full()
+
+    def is_node_full(self) -> bool:
+        """Whether this node, or another one that has queues of the address, holds as much as
+        `addresses.global_max_size` says."""
+        return self.node_size.is_full() or self._is_full_elsewhere()
 
     def is_paging(self) -> bool:
         """Whether bodies have to leave memory."""
@@ -163,7 +170,7 @@ class Account:
     def _node_room(self) -> int:
         """Bytes that the node takes before this address refuses or drops messages."""
         if self.limits.policy in (DROP, FAIL):
-            return self.node_size.room_bytes
+            return 0 if self._is_full_elsewhere() else self.node_size.room_bytes
         return UNLIMITED_ROOM
 
     def _room(self, bytes_max: int, count_max: int, node_room: int) -> tuple[int, int]:
@@ -305,6 +312,11 @@ def full_text(account: Account, allowed: tuple[int, int]) -> str:
             f"address {account.kind} '{account.name}' in vhost '{account.vhost}' takes no message: "
             f"all queues of the node have {node_size.size_bytes} bytes, "
             f"addresses.global_max_size is {node_size.bytes_max}"
+        )
+    if account.is_node_full():
+        return (
+            f"address {account.kind} '{account.name}' in vhost '{account.vhost}' takes no message: "
+            "the queues of a node that has its messages have reached addresses.global_max_size"
         )
     bytes_max, count_max = allowed
     over_bytes = 0 <= bytes_max <= account.size_bytes

@@ -318,5 +318,21 @@ def test_full_node_blocks_publishers_of_blocking_addresses_alone() -> None:
     assert (blocking.is_blocking(), paging.is_paging()) == (False, False)
 
 
+@pytest.mark.parametrize("policy", ["BLOCK", "FAIL", "DROP", "PAGE"])
+def test_full_node_elsewhere_has_an_address_apply_its_policy(policy: str) -> None:
+    full = [True]
+    account = Account(
+        *(1, "/", "queue", "q", limits_of_policy(policy), lambda: (0, 0), lambda: 1),
+        is_full_elsewhere=lambda: full[0],
+    )
+    assert account.is_full()
+    assert account.is_blocking() == (policy == "BLOCK")
+    assert publish(account, 10) == (0 if policy in ("FAIL", "DROP") else 1)
+    assert "have reached addresses.global_max_size" in refusal_text(account)
+    full[0] = False
+    assert not account.is_full()
+    assert publish(account, 10) == 1
+
+
 def limits_of_policy(policy: str) -> AddressLimits:
     return AddressLimits(policy=policy)
