@@ -1,10 +1,12 @@
 """Address settings: windows of 0, rates, blocked producers, paging, credit schemes.
 
     python -m bench.addresses [--artemis apache-artemis-2.x] [--page-mb 1000] [--seconds 60]
+    python -m bench.addresses --only windows hot
 
 Prints one line per case. Cases whose clients are those of Python (pika, proton) share the machine
-with the broker: their counts and bounds mean more than their rates. Paging and credit schemes are
-measured with `bgen` over AMQP 1.0, beside Artemis if its unzipped distribution is named.
+with the broker: their counts and bounds mean more than their rates. Windows, paging, credit schemes
+and the path of messages without settings are measured with `bgen`, paging and credit schemes over
+AMQP 1.0, beside Artemis if its unzipped distribution is named.
 """
 
 import argparse
@@ -13,10 +15,12 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
+from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 import pika
@@ -29,7 +33,11 @@ from bench.run import HERE, ROOT, Broker, Warren
 QUEUE: Final = "bench"
 ROUNDS: Final = 7  # of windows and of slow consumers
 SLOW_S: Final = 0.01
-WINDOW_MESSAGES: Final = 5000
+WINDOW_MESSAGES: Final = 5000  # of slow consumers with credit 1
+WINDOW_SECONDS: Final = 3
+WINDOW_BACKLOG: Final = 150_000
+HOT_SECONDS: Final = 4
+CASES: Final = ("windows", "rate", "block", "mixed", "page", "credits", "hot")
 RATE: Final = 1000
 PRODUCERS: Final = 100
 BLOCK_BYTES: Final = 1_000_000
@@ -49,6 +57,7 @@ class Client:
         self.arrivals_s: list[float] = []
         self.held = 0
         self.held_max = 0
+        self.settled = 0
         self._busy_until_s = 0.0
         self._tag = 0
 
@@ -65,11 +74,12 @@ class Client:
 
     def settle(self) -> None:
         self.channel.basic_ack(self._tag, multiple=True)
+        self.settled += self.held
         self.held = 0
 
-    def look(self, busy_s: float = 0.0) -> None:
+    def look(self, busy_s: float = 0.0, wait_s: float = 0.0) -> None:
         """Read what came; with `busy_s`, work so long on each message before settling it."""
-        self.connection.process_data_events(0)
+        self.connection.process_data_events(wait_s)
         now_s = time.monotonic()
         if self.held and self._busy_until_s == 0.0:
             self._busy_until_s = now_s + busy_s
@@ -100,25 +110,59 @@ def fill(client: Client, count: int) -> None:
         client.connection.process_data_events(0.01)
 
 
-def window_case(port: int, with_slow: bool) -> None:
+def window_case(broker: Warren, with_slow: bool) -> None:
     """Consumers with a window of 0: one settles at once, the other after SLOW_S."""
-    with queue_with(port, consumer_window_size=0) as owner:
-        fill(owner, WINDOW_MESSAGES)
-        fast, slow = Client(port), Client(port)
-        if with_slow:
-            slow.consume(acks=False)
-        fast.consume()
-        begun_s = time.monotonic()
-        while len(fast.arrivals_s) + len(slow.arrivals_s) < WINDOW_MESSAGES:
-            fast.look()
-            slow.look(SLOW_S)  # Also while it does not consume: it costs the same either way.
-        rate = WINDOW_MESSAGES / (time.monotonic() - begun_s)
-        print(
-            f"window 0, {'slow and fast' if with_slow else 'fast alone'}: {rate:.0f}/s, "
-            f"fast {len(fast.arrivals_s)}, slow {len(slow.arrivals_s)}, "
-            f"slow held at most {slow.held_max}",
-            flush=True,
-        )
+    settings = f"--declare {QUEUE}:classic --qarg x-consumer-window-size=0"
+    filling = f"--size 12 --producers 1 --window 1000 --count {WINDOW_BACKLOG} --duration 3600"
+    bgen(broker, filling, f"{settings} --fresh", "0.9.1")
+    slow = Client(broker.port)
+    is_over = threading.Event()
+
+    def consume() -> None:
+        slow.consume(acks=False)
+        while not is_over.is_set():
+            slow.look(SLOW_S, 0.001)
+        slow.connection.close()
+
+    thread = threading.Thread(target=consume)
+    if with_slow:
+        thread.start()
+    before, begun_s = slow.settled, time.monotonic()
+    way = f"--consumers 1 --prefetch 1000 --ack 1 --duration {WINDOW_SECONDS} --warmup 1"
+    fast = bgen(broker, way, settings, "0.9.1")["sub_per_s"]
+    slow_rate = (slow.settled - before) / (time.monotonic() - begun_s)
+    is_over.set()
+    if with_slow:
+        thread.join()
+    print(
+        f"window 0, {'slow and fast' if with_slow else 'fast alone'}: {fast + slow_rate:.0f}/s, "
+        f"slow {slow_rate:.0f}/s, slow held at most {slow.held_max}",
+        flush=True,
+    )
+
+
+def hot_case(broker: Warren, name: str) -> None:
+    """A publisher and a consumer of a queue without address settings."""
+    words = f"--size 12 --producers 1 --consumers 1 --window 1000 --duration {HOT_SECONDS}"
+    declared = f"--declare {QUEUE}:classic --fresh"
+    found = bgen(broker, f"{words} --warmup 1 --prefetch 1000 --ack 100", declared, "0.9.1")
+    print(
+        f"hot path, {name}: {found['pub_per_s']}/s in, {found['sub_per_s']}/s out, "
+        f"{found['broker_cpu_pct']} % CPU",
+        flush=True,
+    )
+
+
+def hot_cases(broker: Warren) -> None:
+    """In turn without any policy, and with policies for other queues and exchanges."""
+    definition = {"max-size-bytes": 1 << 30, "address-full-policy": "BLOCK"}
+    definition |= {"consumer-window-size": 1 << 20, "redelivery-delay": 100, "id-cache-size": 1000}
+    body = {"pattern": "^other$", "apply-to": "all", "definition": definition}
+    for _ in range(ROUNDS):
+        api(broker, "policies/%2F/other", "DELETE")
+        hot_case(broker, "no policy")
+        api(broker, "policies/%2F/other", "PUT", body)
+        hot_case(broker, "policies for others")
 
 
 def rate_case(port: int, seconds: int) -> None:
@@ -168,19 +212,28 @@ def block_case(broker: Warren) -> None:
         )
 
 
-def api(broker: Warren, path: str) -> Any:
+def api(broker: Warren, path: str, method: str = "GET", body: object = None) -> Any:
     url = f"http://127.0.0.1:{broker.management_port}/api/{path}"
-    with urlopen(Request(url, headers={"Authorization": LOGIN}), timeout=60) as answer:
-        return json.load(answer)
+    told = None if body is None else json.dumps(body).encode()
+    request = Request(url, told, {"Authorization": LOGIN}, method=method)
+    try:
+        with urlopen(request, timeout=60) as answer:
+            return json.loads(answer.read() or b"null")
+    except HTTPError as error:
+        if error.code != 404 or method != "DELETE":
+            raise
+        return None
 
 
-def bgen(broker: Broker, words: str, declared: str = "") -> dict[str, Any]:
-    """One run over AMQP 1.0; Artemis has the queue."""
+def bgen(broker: Broker, words: str, declared: str = "", protocol: str = "1.0") -> dict[str, Any]:
+    """One run; Artemis has the queue."""
     is_warren = broker.name == "warren"
-    prefix = ["--addr-prefix", "/queues/" if is_warren else ""]
-    declared = f"--declare {QUEUE}:classic {declared}" if is_warren else ""
-    command = [str(HERE / "bgen"), "--port", str(broker.port), "--proto", "1.0", *prefix]
-    command += [*declared.split(), "--queue", QUEUE, "--pids", str(broker.pid()), *words.split()]
+    prefix = ["--addr-prefix", "/queues/" if is_warren else ""] if protocol == "1.0" else []
+    if is_warren and not declared.startswith("--declare"):
+        declared = f"--declare {QUEUE}:classic {declared}"
+    command = [str(HERE / "bgen"), "--port", str(broker.port), "--proto", protocol, *prefix]
+    command += declared.split() if is_warren else []
+    command += ["--queue", QUEUE, "--pids", str(broker.pid()), *words.split()]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=3600, check=True)
     found: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
     return found
@@ -263,6 +316,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--artemis", type=Path, help="folder of an unzipped distribution")
     parser.add_argument("--seconds", type=int, default=60)
     parser.add_argument("--page-mb", type=int, default=1000)
+    parser.add_argument("--only", nargs="+", choices=CASES, default=CASES, metavar="CASE")
     parser.add_argument("--data", type=Path, help="folder on the disk to measure")
     options = parser.parse_args(arguments)
     subprocess.run(["make", "-s", "-C", str(HERE)], check=True)
@@ -274,32 +328,47 @@ def main(arguments: Sequence[str] | None = None) -> None:
         artemis = Artemis(options.artemis.absolute(), Path(folder), PAGE_LIMIT_BYTES, QUEUE)
         artemis.start()
         try:
-            for _ in range(ROUNDS):
-                for with_slow in (False, True):
-                    mixed_case(artemis, with_slow)
-            page_case(artemis, options.page_mb)
-            credit_case(artemis, "100/30", options.seconds)
+            if "mixed" in options.only:
+                for _ in range(ROUNDS):
+                    for with_slow in (False, True):
+                        mixed_case(artemis, with_slow)
+            if "page" in options.only:
+                page_case(artemis, options.page_mb)
+            if "credits" in options.only:
+                credit_case(artemis, "100/30", options.seconds)
         finally:
             artemis.stop()
 
 
 def measure_warren(warren: Warren, options: argparse.Namespace) -> None:
+    cases: dict[str, Callable[[], None]] = {
+        "windows": lambda: in_turn(partial(window_case, warren)),
+        "rate": lambda: rate_case(warren.port, options.seconds),
+        "block": lambda: block_case(warren),
+        "mixed": lambda: in_turn(partial(mixed_case, warren)),
+        "page": lambda: page_case(warren, options.page_mb),
+        "credits": lambda: credit_cases(warren, options.seconds),
+        "hot": lambda: hot_cases(warren),
+    }
     warren.start()
     try:
-        for _ in range(ROUNDS):
-            for with_slow in (False, True):
-                window_case(warren.port, with_slow)
-        rate_case(warren.port, options.seconds)
-        block_case(warren)
-        for _ in range(ROUNDS):
-            for with_slow in (False, True):
-                mixed_case(warren, with_slow)
-        page_case(warren, options.page_mb)
-        credit_case(warren, "170/85", options.seconds)
-        scheme = "--qarg x-amqp-credits=100 --qarg x-amqp-low-credits=30"
-        credit_case(warren, "100/30", options.seconds, scheme)
+        for name in options.only:
+            cases[name]()
     finally:
         warren.stop()
+
+
+def in_turn(case: Callable[[bool], None]) -> None:
+    """A fast consumer alone, and beside a slow one."""
+    for _ in range(ROUNDS):
+        case(False)
+        case(True)
+
+
+def credit_cases(warren: Warren, seconds: int) -> None:
+    credit_case(warren, "170/85", seconds)
+    scheme = "--qarg x-amqp-credits=100 --qarg x-amqp-low-credits=30"
+    credit_case(warren, "100/30", seconds, scheme)
 
 
 if __name__ == "__main__":
