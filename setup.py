@@ -114,6 +114,7 @@ COMPILED = [
     "queues/hosts/classic.py",
     "queues/hosts/queue_core.py",
     "queues/hosts/found_state.py",
+    "queues/hosts/id_log.py",
     "queues/hosts/journal.py",
     "queues/hosts/quorum_bodies.py",
     "queues/hosts/quorum_entry.py",

@@ -39,6 +39,7 @@ from node.operations.resetting import wipe_if_marked
 from node.operations.sighup import SighupHandler
 from node.recovery.damage import LostDefinitions
 from node.recovery.log_owners import QueueOwners, Recovered
+from node.recovery.stored_digests import restore_digests
 from node.resources.disk_monitor import DiskMonitor
 from node.resources.memory import BodyPaging, MemoryKeeper, bound_allocator, memory_total_bytes
 from node.resources.process_facts import ResidentMeter, raise_files_max
@@ -321,6 +322,7 @@ class Node:
         front: ManagementFront | None = None
         try:
             if await self._is_defined() and await self._is_loaded(links) and self._is_fit():
+                await restore_digests(self.broker)
                 self._tell_recovered()
                 front = await self._open(listeners, links)
                 await self._serve(monitor, links)

@@ -166,7 +166,7 @@ class Peeking:
         size = 0
         for place, number in ready_after(host, level, seq, count):
             redelivered, failures = history(host, number)
-            chunk = await self._chunk(host, number)
+            chunk = await self.message_chunk(host, number)
             if chunk is None:
                 yield Browsed(place, number, redelivered, failures, 0, b"", b"")
                 continue
@@ -200,7 +200,7 @@ class Peeking:
         self, host: QueueCore, seq: int, position: int, payload_bytes: int
     ) -> Peeked | None:
         """None: it is not ready any more."""
-        chunk = await self._chunk(host, seq)
+        chunk = await self.message_chunk(host, seq)
         if chunk is None and not host.machine.ready.within(seq, 1):
             return None
         redelivered, failures = history(host, seq)
@@ -216,7 +216,7 @@ class Peeking:
             position, redelivered, failures, exchange, key, properties, cut, len(payload)
         )  # fmt: skip
 
-    async def _chunk(self, host: QueueCore, seq: int) -> Chunk | None:
+    async def message_chunk(self, host: QueueCore, seq: int) -> Chunk | None:
         """The message alone, with what consumers noted on it. None: it is not ready any more, or
         it cannot be read."""
         machine = host.machine

@@ -12,7 +12,9 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from queues.hosts.effect_dispatch import number_of, session_in, tell
+from queues.hosts.found_state import found_digests
 from queues.hosts.host_interfaces import DeadLetterPublisher
+from queues.hosts.id_log import IdLog, is_logged
 from queues.hosts.queue_core import DEFAULT as DEFAULT
 from queues.hosts.queue_core import LAZY, QueueCore
 from queues.hosts.session_users import Users
@@ -27,6 +29,7 @@ from queues.machine.effects import (
     SizesWanted,
 )
 from queues.machine.expiry import FAR
+from queues.machine.known_ids import Fresh, KnownIds
 from queues.machine.options import DROP_HEAD, Options
 from queues.message import Chunk
 from queues.queue_host import QueueHost, SessionSink, View
@@ -61,6 +64,7 @@ class ClassicHost:
         self._settled_late: list[tuple[SessionSink, int]] | None = None
         # The queue gets mirrors: what sessions publish waits there.
         self._served_by: QueueHost | None = None
+        self._id_log: IdLog | None = None  # once the queue remembers ids
         self._is_over = False  # and its core has another host
 
     @property
@@ -210,6 +214,8 @@ class ClassicHost:
         machine = core.machine
         effects = machine.apply(commands, now_ms)
         core.capacity.observe(machine.is_able(), now_ms)
+        if machine.known_ids is not None or self._id_log is not None:
+            self._log_ids(effects, chunks)
         self._carry_out(effects, chunks)
         for chunk in chunks:
             core.store.cancel_reserve(chunk)
@@ -232,6 +238,37 @@ class ClassicHost:
             self._mark = high
             self._journal.mark(self.uid, high, self)
 
+    def _log_ids(self, effects: list[Effect], chunks: list[Chunk]) -> None:
+        """Journal the ids that the queue remembers since the last batch, of messages that are in
+        the log."""
+        known = self.core.machine.known_ids
+        if known is None:
+            self._drop_ids()
+            return
+        runs: list[tuple[int, int]] = []
+        taken: i64 = 0
+        for effect in effects:
+            if isinstance(effect, Enqueued):
+                if self._is_journaled(chunks[taken]):
+                    runs.append((effect.message_first, effect.count))
+                taken += 1
+        self._write_ids(known, [each for each in known.take_fresh() if is_logged(each, runs)])
+
+    def _write_ids(self, known: KnownIds, fresh: list[Fresh]) -> None:
+        if len(fresh) == 0:
+            return
+        if self._id_log is None:
+            self._id_log = IdLog(self.uid, self._journal)
+        self._id_log.write(fresh)
+        self._id_log.forget(known)
+
+    def _drop_ids(self) -> None:
+        if self._id_log is not None:  # It stays: numbers of its entries are used once.
+            self._id_log.drop()
+
+    def _is_journaled(self, chunk: Chunk) -> bool:
+        return self.core.durable and (chunk.info & INFO_PERSISTENT) != 0
+
     def _carry_out(self, effects: list[Effect], chunks: list[Chunk]) -> None:
         taken: i64 = 0
         for effect in effects:
@@ -250,7 +287,7 @@ class ClassicHost:
         first = effect.message_first
         count = effect.count
         core.published_count += count
-        journaled = core.durable and (chunk.info & INFO_PERSISTENT) != 0
+        journaled = self._is_journaled(chunk)
         core.store.add(first, chunk, 0, count, journaled)
         sink = self._users.publisher(effect.session)
         self._credit.ack(sink.credit, count)
@@ -334,6 +371,33 @@ class ClassicHost:
             self._hand_down(Tick())  # The time until it expires begins again.
         self._mark_self()
 
+    def ids_found(self, index: int, content: bytes) -> None:
+        """The log has these ids of an earlier process; called in ascending order."""
+        if self._id_log is None:
+            self._id_log = IdLog(self.uid, self._journal)
+        self._id_log.restore(self.core.machine.known_ids, index, content)
+
+    def first_unread(self) -> int:
+        """The first message whose body says a key or an id that no record says; 0: none does."""
+        machine = self.core.machine
+        if machine.length() == 0:
+            return 0
+        if machine.last_values is not None:
+            return 1
+        if machine.known_ids is None:
+            return 0
+        return 1 if self._id_log is None else int(self._id_log.last_message) + 1
+
+    def digests_found(self, rows: list[tuple[int, bytes, bytes]]) -> None:
+        """Bodies were read after a restart: message, digests of its key and its id, ascending."""
+        machine = self.core.machine
+        for seq, key, digest in rows:
+            found_digests(machine, seq, key, digest)
+        known = machine.known_ids
+        if known is not None:
+            self._write_ids(known, known.take_fresh())
+        self._mark_self()
+
     def end_cleanly(self) -> None:
         """The node stops in good order: journal exactly what was delivered."""
         if self.core.durable:
@@ -353,6 +417,7 @@ class ClassicHost:
         while core.machine.has_more():
             self._apply([], NO_CHUNKS, now_ms)
         self._is_over = True
+        self._drop_ids()
         core.forget_balance()
         core.credit.peer_down_everywhere()
         sinks = self._users.all()
@@ -362,6 +427,7 @@ class ClassicHost:
     def delete(self) -> int:
         """Tell the sessions that the queue is gone and free everything; return what was ready."""
         core = self.core
+        self._drop_ids()
         ready = core.delete(self._users.all(), True)
         if self._chunks is not None:
             for chunk in self._chunks:

@@ -5,6 +5,8 @@ from typing import final
 from mypy_extensions import i64
 
 from queues.bodies.extents import Columns
+from queues.machine.fifo import Fifo
+from queues.machine.leaving import leave_replaced
 from queues.machine.traits import Traits
 from warren.wire.buffer import read_i32_le, read_i64_le
 
@@ -63,3 +65,17 @@ def note_found(known: list[Found], found: Found, timed: bool) -> None:
             last.arrived_ms = max(last.arrived_ms, found.arrived_ms)
             return
     known.append(found)
+
+
+def found_digests(machine: Fifo, seq: i64, key: bytes, digest: bytes) -> None:
+    """Message `seq` was read: digests of its key and its id, zeros for none. Called for messages in
+    ascending order; what is replaced leaves with the next batch."""
+    if len(machine.queue_within(seq, 1)) == 0:
+        return  # It has left since.
+    last_values, known = machine.last_values, machine.known_ids
+    if last_values is not None:
+        old = last_values.found(seq, key)
+        if old > 0:
+            leave_replaced(machine.leaving, machine.notes, machine.delays, old)
+    if known is not None and not known.knows(digest, 0):
+        known.remember(digest, 0, seq)

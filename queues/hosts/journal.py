@@ -63,6 +63,10 @@ class Log(Protocol):
 
     def append_deleted(self, owner: int) -> object: ...
 
+    def append_entry(self, owner: int, index: int, parts: list[bytes]) -> object: ...
+
+    def release_log(self, owner: int, index: int) -> None: ...
+
     def release(self, file_id: int, byte_count: int) -> None: ...
 
     def flush(self) -> None: ...
@@ -118,6 +122,7 @@ class Journal:
         self._marks: dict[int, tuple[int, Marked]] = {}
         self._proposers: list[Proposer] = []
         self._deleted: list[int] = []
+        self._entries: list[tuple[int, int, bytes]] = []  # owner, index, content
         self._appended_lsn: i64 = 0  # at the end of the last turn
         self._flushed_lsn: i64 = 0
         self._settling = False  # `settle_later` was asked
@@ -169,6 +174,16 @@ class Journal:
         """Messages up to this one may have been delivered (`redelivered` after a crash)."""
         self._marks[uid] = (message_seq, host)
 
+    def entry_of(self, owner: int, index: int, content: bytes) -> None:
+        """Write this entry of an owner without a group behind the messages of this turn. It stays
+        until `release_entries`."""
+        self._entries.append((owner, index, content))
+
+    def release_entries(self, owner: int, index: int) -> None:
+        """Entries of the owner up to this one are not needed."""
+        self._entries = [each for each in self._entries if each[0] != owner or each[1] > index]
+        self._log.release_log(owner, index)
+
     def entry(self, proposer: Proposer) -> None:
         """Have it propose at the end of the turn, behind the messages that its entry speaks of."""
         self._proposers.append(proposer)
@@ -196,6 +211,11 @@ class Journal:
         urgent = log.appended_lsn != self._appended_lsn  # Log groups have appended.
         if len(self._chunks) > 0:
             self._write_chunks(now_ms)
+            urgent = True
+        if len(self._entries) > 0:
+            for owner, index, content in self._entries:
+                log.append_entry(owner, index, [content])
+            self._entries = []
             urgent = True
         if len(self._proposers) > 0:
             for proposer in self._proposers:

@@ -95,7 +95,7 @@ from queues.machine.expiry import Arrivals, Calendar, bounded_lifetimes
 from queues.machine.known_ids import KnownIds, resized
 from queues.machine.last_values import LastValues
 from queues.machine.leaving import Leaving as Leaving
-from queues.machine.leaving import begin_leave, leave_at_once
+from queues.machine.leaving import begin_leave, leave_at_once, leave_replaced
 from queues.machine.limiter import Limiter
 from queues.machine.notes import Notes
 from queues.machine.numbered_sessions import Resume, Resumed, Streams
@@ -420,7 +420,7 @@ class Fifo:
             else:
                 own = traits.one(at)
                 if self._put_or_refuse(session, first + at, message_first + at, 1, own):
-                    known.remember(ids, at)
+                    known.remember(ids, at, message_first + at if self.streams is None else 0)
             at += 1
 
     def _admit(
@@ -478,13 +478,8 @@ class Fifo:
         """Messages first.. are ready: those that they replace go, unless a consumer has them."""
         for place in range(count):
             old = last_values.put(first + place, keys, index + place)
-            if old == 0:
-                continue
-            if len(self.ready.remove(old, 1)) > 0:
-                self.notes.taken(old, 1)
-                begin_leave(self.leaving, old, 1, LEFT_REPLACED)
-            elif self.delays is not None and len(self.delays.remove(old, 1)) > 0:
-                begin_leave(self.leaving, old, 1, LEFT_REPLACED)
+            if old > 0:
+                leave_replaced(self.leaving, self.notes, self.delays, old)
 
     # Limits
 

@@ -33,6 +33,18 @@ class LastValues:
         self._keys[seq] = digest
         return old
 
+    def found(self, seq: i64, digest: bytes) -> i64:
+        """A restart has found that message `seq` has this key; newer messages may have come
+        meanwhile. Return the message that a newer one replaces; 0: there is none."""
+        if digest == NO_ID or seq in self._keys:
+            return 0
+        self._keys[seq] = digest
+        newest: i64 = self._newest.get(digest, 0)
+        if newest > seq:
+            return seq
+        self._newest[digest] = seq
+        return newest
+
     def is_newest(self, seq: i64) -> bool:
         """Whether no newer message with its key has come."""
         digest = self._keys.get(seq)

@@ -11,6 +11,9 @@ from typing import final
 from mypy_extensions import i64
 
 from queues.machine.commands import SessionId
+from queues.machine.delays import Delays
+from queues.machine.effects import LEFT_REPLACED
+from queues.machine.notes import Notes
 from queues.runs.seqset import SeqSet
 
 
@@ -43,3 +46,12 @@ def leave_at_once(line: deque[Leaving], seqs: SeqSet, reason: i64) -> None:
         return
     for first, count in seqs.runs():
         last.seqs.add(first, count)
+
+
+def leave_replaced(leaving: deque[Leaving], notes: Notes, delays: Delays | None, old: i64) -> None:
+    """A newer message has the key of this one, which leaves unless a consumer holds it."""
+    if len(notes.ready.remove(old, 1)) > 0:
+        notes.taken(old, 1)
+        begin_leave(leaving, old, 1, LEFT_REPLACED)
+    elif delays is not None and len(delays.remove(old, 1)) > 0:
+        begin_leave(leaving, old, 1, LEFT_REPLACED)

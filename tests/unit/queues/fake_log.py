@@ -29,6 +29,7 @@ class FakeLog:
         self.live: dict[int, int] = {}
         self.active = 1
         self.flushes = 0
+        self.released_entries: dict[int, int] = {}  # the last one, by owner
         self._lsn = 0
         self.durable_lsn = 0  # at its start, for a test that says so
 
@@ -75,9 +76,11 @@ class FakeLog:
     def append_deleted(self, owner: int) -> None:
         self._append("deleted", owner)
 
-    def append_entry(self, index: int) -> None:
-        """An entry of a log group."""
-        self._append("entry", index)
+    def append_entry(self, owner: int, index: int, parts: list[bytes]) -> None:
+        self._append("entry", owner, index, b"".join(parts))
+
+    def release_log(self, owner: int, index: int) -> None:
+        self.released_entries[owner] = index
 
     def _append(self, *record: object) -> None:
         self._lsn += 1

@@ -470,6 +470,20 @@ def test_window_of_nothing_and_rate_bound_copies() -> None:
     assert copied(fifo.apply([], 1101), KEY) == [2]
 
 
+def test_window_of_bytes_bounds_copies() -> None:
+    fifo = queue_with(copies=1, window_bytes=25, counts_bytes=1)
+    sizes = Traits(sizes=struct.pack("<9i", *[10] * 9))
+    begun: list[Command] = [Enqueue(PUBLISHER, 1, 9, sizes), attach(0)]
+    assert copied(fifo.apply(begun, 1000), KEY) == [1, 2, 3]
+    assert copied(fifo.apply([Settle(KEY, RELEASE, [(2, 1)])], 1001), KEY) == [4]
+    assert copied(fifo.apply([Purge(PUBLISHER)], 1002), KEY) == []
+    later = fifo.apply(
+        [Enqueue(PUBLISHER, 10, 9, Traits(sizes=struct.pack("<9i", *[10] * 9)))], 1003
+    )
+    assert copied(later, KEY) == []
+    assert copied(fifo.apply([Settle(KEY, ACCEPT, [(1, 4)])], 1004), KEY) == [10, 11, 12]
+
+
 def test_get_of_a_non_destructive_queue_leaves_the_oldest_message() -> None:
     fifo = queue_with(copies=1)
     fifo.apply([Enqueue(PUBLISHER, 1, 2)], 1000)

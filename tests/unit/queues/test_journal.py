@@ -206,7 +206,7 @@ class Entries:
         self._index = index
 
     def propose(self) -> None:
-        self._log.append_entry(self._index)
+        self._log.append_entry(7, self._index, [b""])
 
 
 def test_entries_come_behind_the_messages_of_their_turn_and_before_settlements() -> None:
