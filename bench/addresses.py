@@ -93,6 +93,7 @@ def queue_with(port: int, **arguments: object) -> Iterator[Client]:
     """An empty queue with these settings, and the connection that declared it."""
     client = Client(port)
     said = {f"x-{key.replace('_', '-')}": value for key, value in arguments.items()}
+    client.channel.queue_delete(QUEUE)  # Of the case before.
     client.channel.queue_declare(QUEUE, durable=True, arguments=said)
     yield client
     client.channel.queue_delete(QUEUE)
