@@ -38,6 +38,12 @@ def publish(channel: Any, queue: str, body: bytes, **headers: object) -> None:
     channel.basic_publish("", queue, body, properties)
 
 
+def flush(channel: Any) -> None:
+    """Have the acknowledgements so far durable: they are written with the next publish."""
+    channel.queue_declare("flushed", durable=True)
+    publish(channel, "flushed", b"")
+
+
 @pytest.mark.parametrize("end", [Node.kill9, Node.stop])
 def test_ids_of_consumed_and_of_waiting_messages_are_known_after_a_restart(
     node: Node, open_one: Callable[[], Any], end: Callable[[Node], None]
@@ -49,6 +55,7 @@ def test_ids_of_consumed_and_of_waiting_messages_are_known_after_a_restart(
         publish(channel, queue, b"%d" % number, **{ID: f"id-{number}"})
     for _ in range(50):
         channel.basic_get(queue, auto_ack=True)
+    flush(channel)
     end(node)
     node.start()
     channel = open_one()
@@ -65,6 +72,7 @@ def test_ids_outlive_the_log_files_of_their_messages_and_the_oldest_are_forgotte
     for number in range(1, 151):
         publish(channel, "old", b"%d" % number + bytes(50_000), **{ID: number})
         channel.basic_get("old", auto_ack=True)
+    flush(channel)
     for again in (1, 2):  # What is written at the start is read at the next one.
         node.kill9()
         node.start()
@@ -73,6 +81,7 @@ def test_ids_outlive_the_log_files_of_their_messages_and_the_oldest_are_forgotte
         publish(channel, "old", b"known", **{ID: 150})
         publish(channel, "old", b"forgotten", **{ID: again})
         assert drain(channel, "old") == [b"forgotten"]
+        flush(channel)
 
 
 def test_deleted_queue_of_the_same_name_knows_no_ids(
