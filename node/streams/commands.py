@@ -29,7 +29,7 @@ from queues.streams.groups import NO_PARTITION
 from queues.streams.offsets import OFFSET_MAX, OffsetSpec, Start
 from warren.wire.errors import ProtocolError, ReplyCode
 from warren.wire.stream import codes
-from warren.wire.stream.chunks import Entry, Unsupported, take_entry
+from warren.wire.stream.chunks import SINGLE_HEAD, Entry, Unsupported, take_entry
 from warren.wire.stream.frames import Answer, BadFrame, Fields, FrameWriter
 
 REFERENCE_BYTES_MAX: Final = 255
@@ -323,7 +323,7 @@ class Publishing:
         """
         entries: list[Entry] = []
         self.refused, self.fault = [], ""
-        count = size = 0
+        count, size = self._take_singles(entries)
         while self.left > 0 and count < MESSAGES_PER_TURN and size < BYTES_PER_TURN:
             self.left -= 1
             publishing_id = self._publishing_id()
@@ -342,6 +342,27 @@ class Publishing:
                 self.refused.append(publishing_id)
         self.is_slice_full = count >= MESSAGES_PER_TURN or size >= BYTES_PER_TURN
         return entries
+
+    def _take_singles(self, entries: list[Entry]) -> tuple[int, int]:
+        """Take the single messages that are first in the slice, as most are, in one loop; how many
+        messages and bytes these are."""
+        body, at = self.fields.body, self.fields.at
+        count = size = 0
+        if self.has_filter:
+            return 0, 0
+        end = len(body) - SINGLE_HEAD.size
+        while self.left > 0 and count < MESSAGES_PER_TURN and size < BYTES_PER_TURN and at <= end:
+            publishing_id, length = SINGLE_HEAD.unpack_from(body, at)
+            begin = at + SINGLE_HEAD.size
+            if begin + length > len(body) or publishing_id >= NUMBER_END:
+                break  # A batch, a number that is refused, or a frame that is cut short.
+            at = begin + length
+            entries.append(Entry(publishing_id, "", (body[begin:at],)))
+            self.left -= 1
+            count += 1
+            size += length
+        self.fields.at = at
+        return count, size
 
     def _publishing_id(self) -> int:
         """That of the next entry, which is not taken."""

@@ -9,6 +9,7 @@ and one that only consumes goes on.
 
 import logging
 from collections.abc import Mapping
+from struct import pack
 from typing import TYPE_CHECKING, Final
 
 from node.auth.login import Accepted, LoginOutcome
@@ -362,7 +363,7 @@ class StreamEndpoint:
         confirmed, refused = publisher.take_decided()
         if confirmed:
             frame = FrameWriter(codes.PUBLISH_CONFIRM).u8(publisher.number).u32(len(confirmed))
-            self.send(frame.raw(b"".join([number.to_bytes(8, "big") for number in confirmed])))
+            self.send(frame.raw(pack(f">{len(confirmed)}Q", *confirmed)))
         self.refuse(publisher.number, refused, codes.STREAM_NOT_AVAILABLE)
 
     def refuse(self, publisher: int, ids: list[int], code: int) -> None:

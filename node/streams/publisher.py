@@ -8,6 +8,8 @@ above its highest one, is confirmed and not appended.
 
 from collections import deque
 from collections.abc import Sequence
+from itertools import accumulate
+from struct import pack
 from time import perf_counter
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -49,7 +51,8 @@ class PublisherOwner(Protocol):
 
 
 class StreamPublisher(PublishingOnly):
-    """See the module. `_sent` has the last tag and the id of all that is not decided."""
+    """See the module. `_sent` has what is not decided, as runs of ids that count up with the tags:
+    the last tag, the last id, how many."""
 
     def __init__(
         self, endpoint: PublisherOwner, number: int, host: StreamHost, reference: str
@@ -66,7 +69,7 @@ class StreamPublisher(PublishingOnly):
         self._publisher = Publisher(self, endpoint.broker.counts10, endpoint.held)
         self._publisher.confirming = True
         self._names = b"\x00" + bytes([len(host.name.encode())]) + host.name.encode()
-        self._sent: deque[tuple[int, int]] = deque()
+        self._sent: deque[tuple[int, int, int]] = deque()
         self._sections = Sections()
         endpoint.broker.named_targets.join(host.uid, self)
 
@@ -84,25 +87,23 @@ class StreamPublisher(PublishingOnly):
 
     @property
     def unconfirmed_count(self) -> int:
-        return len(self._sent)
+        return sum(count for _, _, count in self._sent)
 
     def publish(self, entries: Sequence[Entry], targets: Targets) -> None:
         """Append entries in their order; some."""
         stored: list[bytes] = []
-        places = [0]
         ids: list[tuple[int, int]] = []
-        tag = int(self._publisher.next_tag)
         for entry in entries:
             for message in entry.messages:
                 stored.append(stored_form(message, entry.filter_value, self._sections))
-                places.append(places[-1] + len(stored[-1]))
             count = len(entry.messages)
-            tag += count
-            self._sent.append((tag - 1, entry.publishing_id))
             ids.append((entry.publishing_id, 1 if count == 1 else BATCH | count))
+        runs = joined_ids(ids)
+        self._note_sent(runs)
         if self.reference:
-            self.host.identify(self, self.reference.encode(), joined_ids(ids))
-        offsets = b"".join([place.to_bytes(4, "little") for place in places])
+            self.host.identify(self, self.reference.encode(), runs)
+        places = accumulate(map(len, stored), initial=0)
+        offsets = pack(f"<{len(stored) + 1}I", *places)
         data = b"".join(stored)
         run = Transfers(0, 0, 0, False, 0, data, offsets, [0], [INFO_DURABLE])
         self.published_count += len(stored)
@@ -112,6 +113,15 @@ class StreamPublisher(PublishingOnly):
         if self._publisher.publish_transfers(run, targets, self._names):
             self.endpoint.mark_publisher(self)
 
+    def _note_sent(self, runs: list[tuple[int, int]]) -> None:
+        """Runs of single messages (first id, count), and batches (id, BATCH | count)."""
+        tag = int(self._publisher.next_tag) - 1
+        for first, count in runs:
+            is_batch = count & BATCH != 0
+            tag += count & ~BATCH
+            ids = 1 if is_batch else count
+            self._sent.append((tag, first + ids - 1, ids))
+
     def take_decided(self) -> tuple[list[int], list[int]]:
         """Publishing ids to confirm, and those that were refused, since the last call."""
         confirmed: list[int] = []
@@ -119,8 +129,12 @@ class StreamPublisher(PublishingOnly):
         self._publisher.now_s = perf_counter()
         for decided in self._publisher.take_outcomes():
             into = confirmed if decided.refused_by == 0 else refused
-            while self._sent and self._sent[0][0] <= decided.last:
-                into.append(self._sent.popleft()[1])
+            while self._sent and self._sent[0][0] - self._sent[0][2] < decided.last:
+                tag, last_id, count = self._sent.popleft()
+                left = max(0, tag - int(decided.last))
+                into.extend(range(last_id - count + 1, last_id - left + 1))
+                if left:
+                    self._sent.appendleft((tag, last_id, left))
         return confirmed, refused
 
     def end(self) -> None:
@@ -156,9 +170,17 @@ class StreamPublisher(PublishingOnly):
 def joined_ids(ids: list[tuple[int, int]]) -> list[tuple[int, int]]:
     """The same with single messages whose ids count up made runs (first id, count)."""
     runs: list[tuple[int, int]] = []
+    begin = length = 0  # of the run that may go on; 0: none may
     for first, count in ids:
-        if runs and count == 1 and not runs[-1][1] & BATCH and sum(runs[-1]) == first:
-            runs[-1] = (runs[-1][0], runs[-1][1] + 1)
-        else:
+        if count == 1 and length > 0 and first == begin + length:
+            length += 1
+            continue
+        if length > 0:
+            runs.append((begin, length))
+        begin, length = first, 1
+        if count != 1:
             runs.append((first, count))
+            length = 0
+    if length > 0:
+        runs.append((begin, length))
     return runs

@@ -3,6 +3,8 @@
 import gzip
 
 from node.streams.commands import BYTES_PER_TURN, MESSAGES_PER_TURN, Publishing
+from node.streams.publisher import joined_ids
+from queues.streams.tracking import BATCH
 from warren.wire.stream import codes
 from warren.wire.stream.frames import Fields, FrameWriter
 
@@ -50,3 +52,15 @@ def test_what_cannot_be_published_is_refused_and_the_rest_is_taken() -> None:
     assert [entry.publishing_id for entry in work.take_slice()] == [1, 3]
     assert work.refused == [2, 1 << 63]
     assert "compression 7;" in work.fault
+
+
+def test_single_messages_and_batches_of_a_frame_come_in_order() -> None:
+    single = b"".join([(5).to_bytes(8, "big"), (2).to_bytes(4, "big"), b"aa"])
+    work = publishing(single, batch(6, [b"b", b"c"]), single)
+    found = [(entry.publishing_id, entry.messages) for entry in work.take_slice()]
+    assert found == [(5, (b"aa",)), (6, (b"b", b"c")), (5, (b"aa",))]
+
+
+def test_ids_that_count_up_are_runs_and_batches_stand_alone() -> None:
+    ids = [(1, 1), (2, 1), (3, BATCH | 4), (4, 1), (5, 1), (9, 1)]
+    assert joined_ids(ids) == [(1, 2), (3, BATCH | 4), (4, 2), (9, 1)]
