@@ -12,7 +12,7 @@ from tests.waiting import eventually
 from warren.testing import ClusterOfNodes, Node
 
 pytestmark = [
-    pytest.mark.timeout(300),
+    pytest.mark.timeout(900),
     pytest.mark.skipif(os.environ.get("WARREN_LONG") != "1", reason="long"),
 ]
 VHOST = "orders"

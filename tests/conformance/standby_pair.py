@@ -42,8 +42,8 @@ class Side:
         return dict(found)
 
     def synced_after(self, at_ms: int) -> None:
-        """Until a pass has ended that began after this time."""
-        eventually(lambda: self.row()["synced_at"] > at_ms, self.row, seconds=60)
+        """Until a pass has ended that began after this time; a dead node holds queues for 60 s."""
+        eventually(lambda: self.row()["synced_at"] > at_ms, self.row, seconds=120)
 
     def promote(self, *options: str) -> tuple[int, str]:
         """Exit code, and what was written."""
