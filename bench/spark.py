@@ -19,6 +19,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+import psutil
+
 from warren.client import Message, connect
 from warren.testing import Node
 
@@ -136,18 +138,31 @@ def latency(spark: Any, url: str, folder: Path) -> None:
     print(f"p99 {p99:.2f}, max {waits[-1]:.2f} s", flush=True)
 
 
-def timed(name: str, rows: int, work: Callable[[], Any]) -> None:
-    began = time.perf_counter()
+def cpu_s(node: psutil.Process) -> dict[str, float]:
+    """Of the node, of Java, and of Python's tasks, so far."""
+    found = {"node": sum(node.cpu_times()[:2]), "java": 0.0, "tasks": 0.0}
+    for each in psutil.Process().children(recursive=True):
+        if each.pid != node.pid:
+            kind = "java" if each.name() == "java" else "tasks"
+            found[kind] += sum(each.cpu_times()[: 2 if kind == "java" else 4])
+    return found
+
+
+def timed(name: str, rows: int, node: psutil.Process, work: Callable[[], Any]) -> None:
+    before, began = cpu_s(node), time.perf_counter()
     work()
-    took = time.perf_counter() - began
-    print(f"| {name} | {rows / took:,.0f} | {took:.1f} |", flush=True)
+    took, after = time.perf_counter() - began, cpu_s(node)
+    used = [f"{1e6 * (after[each] - before[each]) / rows:.1f}" for each in after]
+    print(f"| {name} | {rows / took:,.0f} | {took:.1f} | {' | '.join(used)} |", flush=True)
 
 
 class Cases:
     """What is measured, each with files of its own."""
 
-    def __init__(self, spark: Any, url: str, rows: int, folder: Path) -> None:
-        self._spark, self._url, self._rows, self._folder = spark, url, rows, folder
+    def __init__(self, spark: Any, node: Node, rows: int, folder: Path) -> None:
+        self._spark, self._rows, self._folder = spark, rows, folder
+        self._url = url = node.url
+        self._node = psutil.Process(node.pid)
         asyncio.run(fill(url, "log", rows))
         options = {"url": url, "stream": "log", "numPartitions": 2}
         self._log = spark.read.format("warren").options(**options)
@@ -160,23 +175,25 @@ class Cases:
         folder, rows = self._folder / f"{turn}", self._rows
         if case == "stream":
             write = self._log.load().write.parquet
-            timed("stream to Parquet", rows, lambda: write(str(folder / "log")))
+            timed("stream to Parquet", rows, self._node, lambda: write(str(folder / "log")))
         elif case == "micro":
             source = self._queried.load()
-            timed("stream, micro-batches", rows, lambda: drain(source, folder, "micro"))
+            timed("stream, micro-batches", rows, self._node, lambda: drain(source, folder, "micro"))
         elif case == "rate":
-            timed("rate-micro-batch", rows, lambda: rated(self._spark, rows, folder))
+            timed("rate-micro-batch", rows, self._node, lambda: rated(self._spark, rows, folder))
         elif case == "queues":
             for kind in ("classic", "quorum"):
                 asyncio.run(fill(self._url, kind, rows))
                 limits = {"numPartitions": 2, "maxMessagesPerTrigger": BATCH}
                 options = {"url": self._url, "queue": kind, "lease": "bench", **limits}
                 source = self._spark.readStream.format("warren").options(**options).load()
-                timed(f"{kind} queue, lease", rows, partial(drain, source, folder, kind))
+                timed(
+                    f"{kind} queue, lease", rows, self._node, partial(drain, source, folder, kind)
+                )
         elif case == "out":
             own = self._spark.range(0, rows, 1, 2).selectExpr("repeat('x', 1024) AS body")
             out = own.write.format("warren").options(url=self._url, queue="out").mode("append")
-            timed("rows to a quorum queue", rows, out.save)
+            timed("rows to a quorum queue", rows, self._node, out.save)
         else:
             latency(self._spark, self._url, folder)
 
@@ -199,8 +216,9 @@ def main() -> None:
     with Node() as node, tempfile.TemporaryDirectory() as name:
         kinds = {"log": "stream", "late": "stream", "out": "quorum"}
         asyncio.run(declare(node.url, **kinds, classic="classic", quorum="quorum"))
-        cases = Cases(spark, node.url, arguments.rows, Path(name))
-        print(f"{node.build} build, {arguments.rows} rows\n\n| | rows/s | s |\n|---|---|---|")
+        cases = Cases(spark, node, arguments.rows, Path(name))
+        print(f"{node.build} build, {arguments.rows} rows; CPU in us for each row\n")
+        print("| | rows/s | s | node | Java | tasks |\n|---|---|---|---|---|---|")
         for turn in range(arguments.rounds):
             for case in arguments.only:
                 cases.run(case, turn)
