@@ -173,12 +173,12 @@ docs: install
 wheel: python
 	@$(SETUP) wheel
 
-# Of what `pip install warrenmq[encrypted,ldap,oauth]` installs; the tool that writes the list is in an environment of its own.
+# Of what `pip install warrenmq[encrypted,ldap,oauth,s3]` installs; the tool that writes the list is in an environment of its own.
 sbom: python
 	@test -x .venv-sbom/bin/cyclonedx-py || ($(PYTHON) -m venv .venv-sbom && \
 	  .venv-sbom/bin/pip install --quiet 'cyclonedx-bom>=7,<8')
 	@rm -rf build/sbom && $(PYTHON) -m venv --without-pip build/sbom && mkdir -p dist
-	@.venv-sbom/bin/pip --python build/sbom/bin/python install --quiet "$$($(SETUP) wheel)[encrypted,ldap,oauth]"
+	@.venv-sbom/bin/pip --python build/sbom/bin/python install --quiet "$$($(SETUP) wheel)[encrypted,ldap,oauth,s3]"
 	@.venv-sbom/bin/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible \
 	  --output-format JSON --output-file dist/warren.cdx.json build/sbom/bin/python
 	@echo "the bill of materials is dist/warren.cdx.json"

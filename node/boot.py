@@ -271,6 +271,8 @@ class Node:
             loop.call_soon_threadsafe,
             self.turn.begin,
             self._streams_failed,
+            config.streams.location(),
+            lambda: f"{self.broker.metadata.roster.cluster_id:032x}",
         )
         cluster.on_fatal = self._fail
         cluster.equip(self.wal, self.turn)

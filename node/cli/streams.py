@@ -10,7 +10,11 @@ from node.cli.verbs import Argument, BadCall, Commands, Options, Row, Verb, done
 COLUMNS: Final = ("type", "name", "tracking_value")
 STATUS_COLUMNS: Final = (
     *("role", "node", "epoch", "offset", "committed_offset", "first_offset", "readers"),
-    "segments",
+    *("segments", "segments_offloaded", "bytes", "bytes_offloaded", "offload_error"),
+)
+STATUS_ROW: Final = (
+    *("First Offset", "Readers", "Segments", "Segments Offloaded", "Bytes", "Bytes Offloaded"),
+    "Offload Error",
 )
 GROUP_COLUMNS: Final = ("stream", "reference", "partition_index", "consumers")
 MEMBER_COLUMNS: Final = ("subscription_id", "connection_name", "state")
@@ -69,7 +73,7 @@ def status(api: Api, options: Options, out: TextIO) -> None:
         last = next_offset - 1 if isinstance(next_offset, int) else ""
         state = each["Raft State"]
         role = {"leader": "writer", "follower": "replica"}.get(str(state), state)
-        known = (each.get(f"Stream {name}", "") for name in ("First Offset", "Readers", "Segments"))
+        known = (each.get(f"Stream {name}", "") for name in STATUS_ROW)
         values = (role, each["Node Name"], each["Term"], last, last, *known)
         rows.append(dict(zip(STATUS_COLUMNS, values, strict=True)))
     show(rows, STATUS_COLUMNS, options, out)

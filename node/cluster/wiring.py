@@ -31,6 +31,7 @@ from node.cluster.definitions.definitions_store import (
 from node.cluster.definitions.group_user import DefinedNode, GroupUser
 from node.cluster.membership.member_changes import Refused
 from node.cluster.peering.peer_record import PeerStatus
+from node.cluster.queues.deleted_streams import DeletedStreams
 from node.cluster.queues.group_exits import GroupExits
 from node.cluster.queues.healing import Healing
 from node.cluster.queues.leader_table import Leaders
@@ -123,6 +124,7 @@ class ClusterParts:
         self._broker: Node
         self._queues: QueuesChannel
         self._quorum: QuorumQueues
+        self._deleted_streams: DeletedStreams
         self._is_adopted = False
         self._hits: Sequence[Hit] = ()  # bad places of the log
         self._lost_uid = 0  # the highest that may be of a lost definition; 0: none is lost
@@ -262,6 +264,10 @@ class ClusterParts:
         self._queues = turn.away = queues
         self._leaders = leaders
         cluster.on_refuses = queues.peer_refuses
+        propose = self.definitions.propose
+        self._deleted_streams = DeletedStreams(
+            self._streams.store, broker.metadata, propose, lambda: self.definitions.is_leader
+        )
         quorum = QuorumQueues(
             broker,
             cluster,
@@ -271,6 +277,7 @@ class ClusterParts:
             self._snapshots,
             self._wal,
             self._streams,
+            self._deleted_streams.look,
         )
         queues.find_end = quorum.find_end
         queues.roams = quorum.quorum_proxies
@@ -442,6 +449,7 @@ class ClusterParts:
         self._queues.tell_counts()
         self._operating.tick(monotonic_ms())
         self._quorum.tick()
+        self._deleted_streams.tick()
         self._exits.tick()
         self._healing.tick()
         self._pausing.tick()

@@ -46,6 +46,7 @@ from node.config.config_security import (
     check_proxies,
     check_tls,
 )
+from node.config.config_streams import StreamsSection, check_streams
 from node.config.default_policies import DefaultPolicy, fault_in
 
 __all__ = ["Address", "Config", "ConfigError", "load"]
@@ -461,6 +462,7 @@ class Config:
     addresses: AddressesSection = AddressesSection()
     memory: MemorySection = MemorySection()
     storage: StorageSection = StorageSection()
+    streams: StreamsSection = field(default_factory=StreamsSection)
     # Users that may connect from this machine alone. An empty list lets `guest` in from everywhere.
     loopback_users: tuple[str, ...] = ("guest",)
     # The user as which clients without a login act (SASL ANONYMOUS); empty: there are no anonymous
@@ -633,6 +635,7 @@ def _check_listeners(config: Config) -> None:
             "for it is without TLS"
         )
     check_oauth(config.oauth)
+    check_streams(config.streams)
     check_back_ends(config.auth_backends, config.auth_http, config.auth_ldap)
     check_tls(config.tls, [name for name, is_set in over_tls.items() if is_set])
     check_proxies(listeners.proxy_protocol, listeners.proxy_trusted)

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from node.amqp091.stream_rules import refuse_purge
+from node.amqp091.stream_rules import refuse_get, refuse_purge
 from node.definitions.definition_changes import UNKNOWN_COUNT
 from node.events.authors import REQUESTED_BY
 from node.management.operations import Got, PublishersBlocked, shown_properties
@@ -268,6 +268,7 @@ class LiveOperations:
         self, session: OperatorSession, queue: Queue, count: int, outcome: int
     ) -> list[Got]:
         host = self._broker.queues.host(queue.uid)
+        refuse_get(host)
         found: list[Got] = []
         messages: list[int] = []
         for _ in range(count):

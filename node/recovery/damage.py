@@ -59,16 +59,29 @@ class Damage:
     mark: int
 
 
+class Crashed(Protocol):
+    """A queue that is hit: the core of one, or a stream's member."""
+
+    vhost: str
+    name: str
+
+    @property
+    def uid(self) -> int: ...
+
+    @property
+    def credit(self) -> CreditActor: ...
+
+
 class CrashedHost:
     """A queue as sessions see it that takes nothing. Once the loss is accepted: the queue."""
 
-    def __init__(self, core: QueueCore, reason: str, turn: Steps) -> None:
+    def __init__(self, core: Crashed, reason: str, turn: Steps) -> None:
         self.uid = int(core.uid)
         self.vhost = core.vhost
         self.name = core.name
         self.reason = reason
-        self.quorum = core.quorum
-        self.single_active = core.single_active
+        self.quorum = isinstance(core, QueueCore) and core.quorum
+        self.single_active = isinstance(core, QueueCore) and core.single_active
         self.ready_count = 0
         self.checked_out_count = 0
         self.consumer_count = 0
@@ -143,7 +156,11 @@ class Damages:
         self._turn = turn
         self._damages: dict[int, Damage] = {}
 
-    def add(self, core: QueueCore, damage: Damage) -> None:
+    def places(self, uid: int) -> tuple[CorruptRecord, ...]:
+        """Where the log is damaged that has the queue."""
+        return self._damages[uid].places
+
+    def add(self, core: Crashed, damage: Damage) -> None:
         """This queue is hit."""
         uid = int(core.uid)
         self._owners.freeze(uid)

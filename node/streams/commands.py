@@ -181,7 +181,9 @@ NUMBERS: Final[Mapping[str, str]] = {
     "stream-max-segment-size-bytes": "x-stream-max-segment-size-bytes",
     "initial-cluster-size": "x-initial-cluster-size",
     "stream-filter-size-bytes": "x-stream-filter-size-bytes",
+    "stream-local-max-bytes": "x-stream-local-max-bytes",
 }
+FLAGS: Final[Mapping[str, str]] = {"stream-offload": "x-stream-offload"}
 TEXTS: Final[Mapping[str, str]] = {
     "max-age": "x-max-age",
     "queue-leader-locator": "x-queue-leader-locator",
@@ -198,8 +200,13 @@ def stream_arguments(told: Mapping[str, str]) -> dict[str, object] | str:
             found[NUMBERS[key]] = int(value)
         elif key in NUMBERS:
             return f"argument '{key}': {value!r} is no number"
+        elif key in FLAGS and value in ("true", "false"):
+            found[FLAGS[key]] = value == "true"
+        elif key in FLAGS:
+            return f"argument '{key}': {value!r} is neither true nor false"
         else:
-            return f"unknown argument '{key}'; allowed: {', '.join(sorted({*TEXTS, *NUMBERS}))}"
+            allowed = ", ".join(sorted({*TEXTS, *NUMBERS, *FLAGS}))
+            return f"unknown argument '{key}'; allowed: {allowed}"
     return found
 
 
@@ -419,7 +426,9 @@ def _subscribe(endpoint: StreamConnection, fields: Fields) -> None:
         else:
             is_single = properties.get(SINGLE) == "true"
             subscription = Subscription(
-                number, host, member, spec, properties, endpoint.mark, not is_single
+                *(number, host, member, spec, properties, endpoint.mark),
+                endpoint.broker.counts10,
+                not is_single,
             )
             subscription.grant(credit)
             endpoint.subscriptions[number] = subscription

@@ -9,6 +9,7 @@ from typing import Final
 
 from node.streams.bodies import body_of
 from queues.message import Chunk
+from queues.sessions.counts import Counts
 from queues.streams.host import StreamHost
 from queues.streams.member import StreamMember
 from queues.streams.offsets import OffsetSpec, Start
@@ -34,9 +35,11 @@ class Subscription:
         spec: OffsetSpec,
         properties: dict[str, str],
         mark: Callable[[], None],
+        counts: Counts,
         is_active: bool = True,
     ) -> None:
-        """Not active: it waits for `begin`."""
+        """Not active: it waits for `begin`. `counts`: of the node's messages."""
+        self._counts = counts
         self.number = number
         self.host = host
         self.name = properties.get("name", "")
@@ -114,6 +117,7 @@ class Subscription:
         self.delivered_count += len(messages)
         self.last_offset = first + len(messages) - 1
         self._member.delivered_count += len(messages)
+        self._counts.delivered_no_ack += len(messages)
         frame = FrameWriter(DELIVER, version).u8(self.number)
         if version == VERSION_2:
             frame.u64(max(0, self._member.last_chunk_offset))

@@ -57,13 +57,14 @@ from node.views.queue_weights import (
     sums_of,
     unacknowledged_bytes,
 )
-from node.views.stream_view import stream_in_use, tracking_of
+from node.views.stream_view import stream_in_use, stream_stats, streams_view, tracking_of
 from queues.definitions.arguments import decode_arguments
 from queues.definitions.broker_objects import Destination
 from queues.definitions.policies import EXCHANGE
 from queues.definitions.queue_arguments import queue_type
 from queues.hosts.queue_core import QueueCore
 from queues.sessions.counts import Counts
+from queues.streams.member import StreamMember
 from warren.storage.record import KIND_NAMES
 from warren.storage.wal import SYNC_BOUNDS_S
 
@@ -127,6 +128,7 @@ class LiveView:
             ),
             wal_pending_bytes=broker.bodies.pending_bytes,
             mirroring=mirroring_view(broker),
+            streams=streams_view(broker),
             paging=paging_view(broker),
             log=log_view(broker.bodies),
             loop_turn_ms=HistogramView(
@@ -162,6 +164,10 @@ class LiveView:
     def totals(self) -> TotalsView:
         broker = self._broker
         ready, held, byte_count, consumers = sums_of(self._leadership())
+        for stream in self._streams_led():
+            ready += stream.ready_count
+            byte_count += stream.log.byte_count
+        consumers += sum(each.consumer_count for each in broker.quorum_queues.streams())
         vhosts = broker.metadata.vhosts.values()
         return TotalsView(
             messages_ready=ready,
@@ -180,6 +186,9 @@ class LiveView:
         hosts = self._broker.queues.hosts.awake
         operating = self._broker.operating
         return [host for uid, host in hosts.items() if operating.is_led_here(uid)]
+
+    def _streams_led(self) -> list[StreamMember]:
+        return [each for each in self._broker.quorum_queues.streams() if each.is_leading]
 
     def queues_here(self, vhost: str) -> Sequence[str]:
         return [host.name for host in self._leadership() if host.vhost == vhost]
@@ -242,6 +251,11 @@ class LiveView:
             ready[host.vhost] = ready.get(host.vhost, 0) + host.ready_count
             held[host.vhost] = held.get(host.vhost, 0) + host.checked_out_count
             add_stats(host, stats.setdefault(host.vhost, [0] * STATS_COUNT))
+        for stream in self._streams_led():
+            vhost, told = stream.vhost, stream_stats(stream)
+            ready[vhost] = ready.get(vhost, 0) + stream.ready_count
+            sums = stats.get(vhost, [0] * STATS_COUNT)
+            stats[vhost] = [one + other for one, other in zip(sums, told[3:], strict=True)]
         return [
             VhostView(
                 name=name,
@@ -296,7 +310,8 @@ class LiveView:
         host = broker.queues.hosts.awake.get(queue.uid)
         stream = broker.quorum_queues.stream(queue.uid)
         if stream is not None:
-            view = stream_in_use(at_rest, stream)
+            crashed = broker.queues.damages.hosts.get(queue.uid)
+            view = stream_in_use(at_rest, stream, crashed is not None)
         elif host is None:
             view = replace(at_rest, counts_known=broker.queues.is_home(queue))
         else:

@@ -93,6 +93,9 @@ class LiveClients:
             return None
         endpoint = endpoint_of(found)
         peer = self._peer(endpoint, key[1])
+        if isinstance(endpoint, StreamEndpoint):
+            subscription = endpoint.subscriptions.get(key[2])
+            return None if subscription is None else consumer_of_stream(peer, subscription)
         if isinstance(endpoint, Endpoint091):
             channel = endpoint.channels.get(key[1])
             consumer = None if channel is None else channel.deliveries.consumers.get(key[2])
@@ -165,6 +168,8 @@ def consumer_keys(endpoint: Endpoint, queue: str) -> list[Key]:
             for consumer, each in channel.deliveries.consumers.items()
             if queue in ("", each.host.name) and each.host.uid < ANSWERS_FROM
         ]
+    if isinstance(endpoint, StreamEndpoint):
+        return subscription_keys(endpoint, queue)
     return [
         (name, number, uid)
         for number, session in endpoint.sessions.items()
@@ -192,6 +197,22 @@ KEYS: Final[Mapping[str, Callable[[Endpoint, str], list[Key]]]] = {
     STREAM_CONSUMER: subscription_keys,
     STREAM_PUBLISHER: stream_publisher_keys,
 }
+
+
+def consumer_of_stream(peer: PeerOfRow, subscription: Subscription) -> ConsumerView:
+    """A subscription of the stream protocol among all consumers, as RabbitMQ shows it."""
+    return ConsumerView(
+        peer=peer,
+        tag=f"stream.subid-{subscription.number}",
+        queue=subscription.host.name,
+        no_ack=True,
+        exclusive=False,
+        prefetch=0,
+        active=subscription.is_active,
+        single_active=subscription.is_single,
+        arguments=subscription.properties,
+        delivered=subscription.delivered_count,
+    )
 
 
 def subscription_view(peer: PeerOfRow, subscription: Subscription) -> SubscriptionView:

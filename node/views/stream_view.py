@@ -2,22 +2,28 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from node.management.metrics.view import QueueSample
-from node.management.rows.view import QueueView, StreamTracking
+from node.management.rows.view import QueueView, StreamsView, StreamTracking
+from node.streams.endpoint import StreamEndpoint
 from queues.definitions.broker_objects import Queue
 from queues.definitions.queue_arguments import STREAM
 from queues.streams.member import StreamMember
 
+if TYPE_CHECKING:
+    from node.broker import Broker
+
+CRASHED = "crashed"
 DAMAGED = "down"
 
 
-def stream_in_use(view: QueueView, member: StreamMember) -> QueueView:
+def stream_in_use(view: QueueView, member: StreamMember, is_crashed: bool) -> QueueView:
     """The listing of a stream with the counts of this member. Messages are in files alone."""
     bytes_held = member.log.byte_count
     return replace(
         view,
-        state=DAMAGED if member.fault else view.state,
+        state=CRASHED if is_crashed else DAMAGED if member.fault else view.state,
         reason=member.fault,
         messages_ready=member.ready_count,
         messages_persistent=member.ready_count,
@@ -30,6 +36,39 @@ def stream_in_use(view: QueueView, member: StreamMember) -> QueueView:
         published=member.published_count,
         delivered=member.delivered_count,
     )
+
+
+def stream_stats(member: StreamMember) -> tuple[int, ...]:
+    """What rates are made of, in the order of `node.management.rows.rates` for queues."""
+    ready, delivered = member.ready_count, member.delivered_count
+    deliveries = (delivered, 0, 0, 0, delivered, 0, delivered)
+    return (ready, ready, 0, member.published_count, *deliveries)
+
+
+def streams_view(broker: "Broker") -> StreamsView:
+    """Sums of the streams of this node; what is in the store is counted where they are led."""
+    members = broker.quorum_queues.streams()
+    led = [each for each in members if each.is_leading]
+    store = broker.quorum_queues.stream_store
+    return StreamsView(
+        segments=sum(len(each.log.segments) for each in members),
+        segment_bytes=sum(each.log.local_byte_count for each in members),
+        offloaded_segments=sum(len(each.log.offloaded) for each in led),
+        offloaded_bytes=sum(each.log.offloaded_byte_count for each in led),
+        uploaded=sum(each.offloader.status.uploaded_count for each in members),
+        uploads_failed=sum(each.offloader.status.failed_count for each in members),
+        consumer_lag=consumer_lag(broker),
+        store_fault=store.fault,
+    )
+
+
+def consumer_lag(broker: "Broker") -> int:
+    """Of the slowest consumer of this node, over any protocol."""
+    lags = [host.lag for host in broker.quorum_queues.stream_hosts.values()]
+    for endpoint in broker.connections.open.values():
+        if isinstance(endpoint, StreamEndpoint):
+            lags.extend(each.lag for each in endpoint.subscriptions.values() if each.is_active)
+    return max(lags, default=0)
 
 
 def tracking_of(member: StreamMember) -> StreamTracking | None:

@@ -17,6 +17,7 @@ from node.management.rows.sampling import Pair
 from node.resources.process_facts import files_used
 from node.views.client_listing import channel_stats, endpoint_of, session_stats
 from node.views.queue_weights import STATS_COUNT, add_stats
+from node.views.stream_view import stream_stats
 from queues.hosts.queue_core import QueueCore
 from queues.sessions.counts import ExchangeTally, PairTally
 
@@ -157,7 +158,12 @@ class LiveTallies:
     def _queue(self, key: Hashable) -> Sequence[int] | None:
         assert isinstance(key, tuple)
         queue = self._broker.definitions.queue(*key)
-        host = None if queue is None else self._broker.queues.hosts.awake.get(queue.uid)
+        if queue is None:
+            return None
+        stream = self._broker.quorum_queues.stream(queue.uid)
+        if stream is not None:
+            return stream_stats(stream)
+        host = self._broker.queues.hosts.awake.get(queue.uid)
         return None if host is None else queue_stats(host)
 
     def _exchange(self, key: Hashable) -> Sequence[int] | None:

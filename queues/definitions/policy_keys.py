@@ -46,6 +46,10 @@ def _name(value: object) -> bool:
     return isinstance(value, str) and len(value.encode()) <= NAME_BYTES_MAX
 
 
+def _flag(value: object) -> bool:
+    return isinstance(value, bool)
+
+
 def _text(value: object) -> bool:
     return isinstance(value, str)
 
@@ -109,7 +113,9 @@ KEYS: Final[Mapping[str, tuple[Check, str]]] = {
     "queue-version": (_whole(1, 2), "queue-version value"),
     RETROACTIVE: (is_count, f"{RETROACTIVE}: expected {ALLOWED}"),
     "stream-filter-size-bytes": (_whole(16, 255), "filter size"),
+    "stream-local-max-bytes": (_whole(0), "bytes of a stream on a node"),
     "stream-max-segment-size-bytes": (_whole(0, 3_000_000_000), "segment size"),
+    "stream-offload": (_flag, "stream-offload: expected true or false"),
     "target-group-size": (_whole(1), "qq target count value"),
 }  # fmt: skip
 

@@ -254,6 +254,8 @@ RULES: Final = (
     Rule("x-max-age", _max_age, (STREAM,)),
     Rule("x-stream-max-segment-size-bytes", _at_most(SEGMENT_BYTES_MAX), (STREAM,)),
     Rule("x-stream-filter-size-bytes", _filter_bytes, (STREAM,)),
+    Rule("x-stream-offload", _boolean, (STREAM,)),
+    Rule("x-stream-local-max-bytes", _not_negative, (STREAM,)),
     Rule("x-max-in-memory-length", _not_negative, (QUORUM,)),
     Rule("x-max-in-memory-length-bytes", _not_negative, (QUORUM,)),
     Rule("x-max-in-memory-bytes", _not_negative, (QUORUM,)),

@@ -13,10 +13,26 @@ from typing import Final
 from queues.hosts.quorum_entry import put_run, take_runs
 from queues.machine.commands import Command, decode, encode
 from queues.message import Chunk
+from queues.sessions.credit import CreditActor
 
 VERSION: Final = 1
 HEAD: Final = Struct("<BQI")
 LENGTH: Final = Struct("<I")
+
+Owed = list[tuple[CreditActor, int]]
+
+
+class Batch:
+    """Commands that are proposed together, with the messages that they publish."""
+
+    __slots__ = ("chunks", "commands", "now_ms", "owed", "place")
+
+    def __init__(self, commands: list[Command], chunks: list[Chunk], owed: Owed) -> None:
+        self.commands = commands
+        self.chunks = chunks
+        self.owed = owed
+        self.now_ms = 0
+        self.place = (0, 0)
 
 
 def encode_entry(now_ms: int, commands: Sequence[Command], chunks: Sequence[Chunk]) -> list[bytes]:

@@ -188,6 +188,12 @@ class StreamHost:
             return 0
         return consumer.reader.available
 
+    @property
+    def lag(self) -> int:
+        """How many committed messages the slowest consumer of this node has not been sent."""
+        readers = (each.reader for each in self._consumers.values())
+        return max((each.available for each in readers if each is not None), default=0)
+
     # What the stream remembers by name
 
     @property

@@ -32,7 +32,9 @@ from queues.machine.leadership_snapshot import LeadershipState, leadership_state
 from queues.machine.numbered_sessions import TAKEN, Resume, Resumed, Streams
 from queues.message import Chunk
 from queues.streams.groups import Groups, GroupState, restored_groups
+from queues.streams.offloading import OffloadChange, OffloadedRow, changed_rows, row_of
 from queues.streams.tracking import Tracking, TrackingState, restored_tracking
+from warren.storage.streams.offloaded import OffloadedSegment
 
 PROCESS_SHIFT: Final = 64
 SESSION_BYTES: Final = 16
@@ -49,6 +51,7 @@ class MachineState(msgspec.Struct, frozen=True, array_like=True):
     published: list[tuple[bytes, int]]
     tracking: TrackingState = TrackingState()
     groups: list[GroupState] = []
+    offloaded: list[OffloadedRow] = []
 
 
 @dataclass(slots=True)
@@ -82,6 +85,7 @@ class StreamMachine:
         self.published: dict[SessionId, int] = {}  # highest publish that is decided
         self.tracking = Tracking()
         self.groups = Groups()
+        self.offloaded: tuple[OffloadedSegment, ...] = ()
 
     def apply(self, now_ms: int, commands: Sequence[Command], chunks: Sequence[Chunk]) -> Outcome:
         """Apply the commands of an entry; `chunks` are those of its publishes, in order."""
@@ -108,6 +112,13 @@ class StreamMachine:
             if isinstance(effect, Applied):
                 outcome.applied.append((effect.session, int(effect.number)))
         return outcome
+
+    def offload(self, now_ms: int, change: OffloadChange) -> bool:
+        """Change which segments are in the object store; return whether any is there no more."""
+        self.last_ms = max(self.last_ms, now_ms)
+        before = set(self.offloaded)
+        self.offloaded = changed_rows(self.offloaded, change)
+        return not before.issubset(self.offloaded)
 
     def _numbered(self, command: Numbered, chunks: Iterator[Chunk], outcome: Outcome) -> None:
         inner = command.command
@@ -177,7 +188,8 @@ class StreamMachine:
         ]
         numbers = (self.next_offset, self.last_chunk, self.last_ms, self.led_term)
         tracking, groups = self.tracking.state(), self.groups.state()
-        return MachineState(*numbers, sessions, published, tracking, groups)
+        offloaded = [row_of(each) for each in self.offloaded]
+        return MachineState(*numbers, sessions, published, tracking, groups, offloaded)
 
 
 def restored_machine(state: MachineState) -> StreamMachine:
@@ -196,4 +208,5 @@ def restored_machine(state: MachineState) -> StreamMachine:
         machine.published[SessionId(int.from_bytes(session, "little"))] = number
     machine.tracking = restored_tracking(state.tracking)
     machine.groups = restored_groups(state.groups)
+    machine.offloaded = changed_rows((), OffloadChange(state.offloaded))
     return machine

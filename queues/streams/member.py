@@ -41,9 +41,10 @@ from queues.message import Chunk
 from queues.queue_host import SessionSink, View
 from queues.remote.remote_interfaces import StreamSink
 from queues.sessions.credit import CreditActor
-from queues.streams.entry import decode_entry, encode_entry
+from queues.streams.entry import Batch, Owed, decode_entry, encode_entry
 from queues.streams.filtering import values_of
 from queues.streams.machine import Outcome, StreamMachine, restored_machine
+from queues.streams.offloading import Offloader, decode_change, is_change
 from queues.streams.settings import StreamSettings
 from queues.streams.storage import Disks, decode_state, encode_state, pieces
 from queues.streams.tail import Tail
@@ -55,6 +56,7 @@ from raft.ready import Lead
 from raft.status import Status
 from warren.storage.record import CorruptRecord
 from warren.storage.streams.chunk_format import ChunkHead, bloom_of
+from warren.storage.streams.log import nothing
 from warren.storage.streams.segments import Segment
 
 SNAPSHOT_ENTRIES: Final = 4096
@@ -67,20 +69,6 @@ EXPIRY_MS: Final = 10_000  # between entries that only pass on the time
 UNWRITTEN_MAX: Final = 64 << 20  # bytes that wait for the segments: then publishers wait
 
 OnLead = Callable[[int, int, int, bool], None]  # uid, leader or 0, term, leads here and is ready
-Owed = list[tuple[CreditActor, int]]
-
-
-class Batch:
-    """Commands that are proposed together, with the messages that they publish."""
-
-    __slots__ = ("chunks", "commands", "now_ms", "owed", "place")
-
-    def __init__(self, commands: list[Command], chunks: list[Chunk], owed: Owed) -> None:
-        self.commands = commands
-        self.chunks = chunks
-        self.owed = owed
-        self.now_ms = 0
-        self.place = (0, 0)
 
 
 class Expiry:
@@ -128,7 +116,7 @@ class StreamMember:
         self.fault = ""  # why its files cannot be used; it takes no part then
         self.published_count = 0
         self.consumer_count = 0  # on this node
-        self.delivered_count = 0  # to them
+        self.delivered_count = 0
         self.machine = StreamMachine()
         self.tail = Tail()
         self.is_gone = False
@@ -150,11 +138,12 @@ class StreamMember:
         self._waiting = Batch([], [], [])
         self._open: deque[Batch] = deque()
         self._withheld: Owed = []
-        self._marked = False
-        self._campaigns = 0
-        self._unsaved_bytes = 0
-        self._is_saving = False
+        self._marked = self._is_saving = False
+        self._campaigns = self._unsaved_bytes = 0
         self._expiry = Expiry()
+        self.offloader = Offloader(
+            uid, disks.store, self._mark, lambda at: turn.wake_host(self, at)
+        )
         self._saved: OutgoingFiles | None = None
         self._incoming: IncomingFiles | None = None
 
@@ -200,6 +189,7 @@ class StreamMember:
         self.settings = settings
         self.log.segment_bytes = settings.segment_bytes
         self.retain(self.machine.last_ms)
+        self.offloader.retry_now()
 
     # HomeEnd
 
@@ -305,6 +295,7 @@ class StreamMember:
             # Timers wake a host once, and it was for something earlier.
             self._turn.wake_host(self, self._expiry.due_ms)
         self._expiry.is_woken = False
+        self.offloader.step(self.log, self.settings, group, now_ms)
         batch = self._waiting
         if not batch.commands or group.raft.term != self.term:
             return
@@ -333,6 +324,7 @@ class StreamMember:
         self._plan_expiry()  # Try again if this entry is lost.
         if group.raft.term == self.term:
             group.propose(encode_entry(now_ms, (), ()))
+        self.offloader.look()
 
     def _remove_expired(self, group: Group, now_ms: int) -> None:
         """Take the snapshot that lets files of cut segments be removed; an idle stream takes no
@@ -344,7 +336,7 @@ class StreamMember:
     # GroupOwner: the log
 
     def store(self, entry: Entry) -> None:
-        """All of an entry is in the group's log."""
+        """All of an entry is in the log."""
 
     def truncated(self, index: int) -> None:
         """Only what is committed is in the segments."""
@@ -369,6 +361,9 @@ class StreamMember:
             watcher()
 
     def _apply(self, entry: Entry) -> None:
+        if is_change(entry.parts[0]):
+            self._apply_change(entry)
+            return
         batch = self._batch_of(entry)
         if batch is not None:
             now_ms, commands, chunks = batch.now_ms, batch.commands, batch.chunks
@@ -384,6 +379,16 @@ class StreamMember:
             self._give_back(batch.owed)
         if self.term > 0:
             self._tell(commands, outcome)
+
+    def _apply_change(self, entry: Entry) -> None:
+        """Other segments are in the object store: files of theirs may go."""
+        now_ms, change = decode_change(b"".join(entry.parts))
+        has_removed = self.machine.offload(now_ms, change)
+        self.log.offloaded = self.machine.offloaded
+        self._expiry.has_cut = self.log.trim(change.upto) or self._expiry.has_cut
+        self.retain(self.machine.last_ms)
+        self.offloader.applied(has_removed)
+        self._mark()
 
     def _batch_of(self, entry: Entry) -> Batch | None:
         """What was proposed here for this place, if it is what came to be there."""
@@ -408,10 +413,16 @@ class StreamMember:
         self.published_count += outcome.count
         if begins_segment:
             self.retain(outcome.now_ms)
+            self.offloader.look()
 
     def retain(self, now_ms: int) -> int:
         """Cut segments that the limits do not allow any more; return how many messages go."""
-        count = self.log.retain(self.settings.bytes_max, self.settings.age_max_ms, now_ms)
+        count = 0
+        if not self.offloader.is_busy:  # It must not be cut while it is uploaded.
+            count = self.log.retain(self.settings.bytes_max, self.settings.age_max_ms, now_ms)
+        if self.log.drop_offloaded(self.settings.local_bytes_max):
+            self._expiry.has_cut = True
+            self._mark()
         self._plan_expiry()
         return count
 
@@ -433,28 +444,24 @@ class StreamMember:
 
     def _tell(self, commands: Sequence[Command], outcome: Outcome) -> None:
         """Tell the sessions, as their leader."""
+        known = self._sinks.get
         for session, upto in outcome.confirmed:
-            sink = self._sinks.get(session)
-            if sink is not None:
+            if (sink := known(session)) is not None:
                 sink.on_confirms(self.uid, upto)
         for answer in outcome.answers:
-            sink = self._sinks.get(answer.session)
-            if sink is not None:
+            if (sink := known(answer.session)) is not None:
                 sink.on_inspected(self.uid, int(answer.ready), 0)
         for session, number in outcome.applied:
-            sink = self._sinks.get(session)
-            if sink is not None:
+            if (sink := known(session)) is not None:
                 sink.on_applied(self.uid, number)
         for session, is_active in outcome.activated:
-            sink = self._sinks.get(session)
-            if sink is not None:
+            if (sink := known(session)) is not None:
                 sink.on_activated(self.uid, GROUP_CONSUMER, is_active)
         for session in outcome.resend:
-            sink = self._sinks.get(session)
-            if sink is not None:
+            if (sink := known(session)) is not None:
                 sink.on_resend(self.uid)
         for session in outcome.ended:
-            sink = self._sinks.get(session)
+            sink = known(session)
             self.forget_sink(session)
             if sink is not None:
                 sink.on_gone(self.uid)
@@ -493,11 +500,13 @@ class StreamMember:
         self._waiting.commands[:0] = commands
         self._mark()
         self._plan_expiry()
+        self.offloader.lead(term)
         self._follow()
 
     def _step_down(self) -> None:
         """Sessions go to the next leader with what was handed down."""
         self.term = 0
+        self.offloader.follow()
         self._waiting = Batch([], [], [])
         self._withheld = []
         sinks, self._sinks = self._sinks, {}
@@ -684,6 +693,7 @@ class StreamMember:
         self.tail.clear()
         size = self.settings.segment_bytes
         self.log = self._disks.log(self._files, segments, machine.next_offset, size)
+        self.log.offloaded = machine.offloaded
         self.log.on_written = self._written
 
     def drop_staged(self) -> None:
@@ -730,10 +740,17 @@ class StreamMember:
             self._files.open(segments)
         except (CorruptRecord, OSError) as error:
             self.fault = str(error)
-            return
         self._use(restored_machine(machine), segments)
         index = int(standing.point.index)
         self._saved = self._outgoing(index, content, segments)
+
+    def drop_damaged(self) -> None:
+        """An operator accepts the loss: go on with the segments whose files are whole."""
+        self.fault = ""
+        kept = self._files.open_whole(self.log.segments)
+        self._use(self.machine, kept)
+        self._expiry.has_cut = True  # The next start must not miss them again.
+        self._saved = None
 
     def recovered(self) -> None:
         """All was found."""
@@ -767,7 +784,3 @@ def ended_by(command: Command) -> SessionId:
     if isinstance(command, Numbered):
         command = command.command
     return command.session if isinstance(command, EndSession) else SessionId(0)
-
-
-def nothing() -> None:
-    """No caller waits for this."""

@@ -16,6 +16,7 @@ from queues.streams.entry import decode_entry
 from queues.streams.member import StreamMember
 from queues.streams.offsets import OffsetSpec, Start
 from queues.streams.tail import Run
+from warren.storage.objects.store import NoSuchObject, StoreUnavailable
 from warren.storage.streams.chunk_format import ChunkHead
 from warren.storage.streams.segments import Place
 
@@ -32,6 +33,7 @@ class StreamReader:
         self.error: Exception | None = None  # a segment cannot be read
         self._member = member
         self._wake = wake
+        self._spec = spec
         self._filter = spec.filter
         self._buffer: deque[Run] = deque()
         self._offset = NOT_KNOWN  # of the next message
@@ -131,8 +133,14 @@ class StreamReader:
         self._wake()
 
     def _failed(self, error: Exception) -> None:
+        """Ask again where retention has cut the segment meanwhile, where it is in the object store
+        alone, or where the store cannot be used for now: it answers that slowly."""
         self._is_waiting = False
-        is_cut = isinstance(error, FileNotFoundError) and self._offset < self._member.first_offset
-        if not is_cut:
+        member = self._member
+        is_gone = isinstance(error, FileNotFoundError) and self._offset < member.log.local_offset
+        is_cut = isinstance(error, NoSuchObject) and self._offset < member.first_offset
+        if not (is_gone or is_cut or isinstance(error, StoreUnavailable)):
             self.error = error
+        elif self._offset == NOT_KNOWN:
+            self._begin(self._spec)
         self._wake()

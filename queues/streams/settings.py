@@ -17,6 +17,8 @@ class StreamSettings:
     age_max_ms: int = UNLIMITED
     segment_bytes: int = SEGMENT_BYTES
     filter_bytes: int = FILTER_BYTES
+    offloads: bool = False  # old segments go to the object store
+    local_bytes_max: int = 0  # of files; segments that are in the store are dropped beyond it
 
 
 def stream_settings(arguments: Mapping[str, object]) -> StreamSettings:
@@ -28,6 +30,8 @@ def stream_settings(arguments: Mapping[str, object]) -> StreamSettings:
         age_max_ms=UNLIMITED if age_ms is None else age_ms,
         segment_bytes=_number(arguments, "x-stream-max-segment-size-bytes", SEGMENT_BYTES),
         filter_bytes=_number(arguments, "x-stream-filter-size-bytes", FILTER_BYTES),
+        offloads=arguments.get("x-stream-offload") is True,
+        local_bytes_max=_number(arguments, "x-stream-local-max-bytes", 0),
     )
 
 

@@ -4,13 +4,14 @@ The snapshot of a stream's group is its machine and the list of segments that co
 themselves are in the segment files, made durable before the snapshot is written.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final, Protocol
 
 import msgspec
 
 from queues.streams.machine import MachineState
 from warren.storage.streams.log import StreamLog
+from warren.storage.streams.offloaded import SegmentStore
 from warren.storage.streams.segments import Segment, SegmentFiles
 
 PIECE_BYTES: Final = 48 << 10  # of a snapshot, in the keyed state
@@ -28,6 +29,12 @@ class StreamState(msgspec.Struct, frozen=True, array_like=True):
 
 class Disks(Protocol):
     """Makes the files of streams (`node.cluster.queues.stream_storage`)."""
+
+    @property
+    def store(self) -> SegmentStore: ...
+
+    def keep_only(self, uids: Collection[int]) -> None:
+        """At the start: remove the files of all other streams."""
 
     def files(self, uid: int, generation: int) -> SegmentFiles: ...
 
@@ -63,11 +70,11 @@ def decode_state(content: bytes) -> tuple[int, MachineState, list[Segment]]:
         raise ValueError(f"the state of a stream of version {state.version}")
     segments = [Segment(*row) for row in state.segments]
     end = segments[0].first_offset if segments else state.machine.next_offset
-    for each in segments:
-        if each.first_offset != end or each.end_offset <= end:
-            raise ValueError(f"segments of a stream with a gap at offset {end}")
+    for each in segments:  # A gap is a loss that an operator has accepted.
+        if each.first_offset < end or each.end_offset <= each.first_offset:
+            raise ValueError(f"segments of a stream that overlap at offset {end}")
         end = each.end_offset
-    if end != state.machine.next_offset:
+    if end > state.machine.next_offset:
         raise ValueError(f"segments end at {end}, the stream at {state.machine.next_offset}")
     return state.generation, state.machine, segments
 

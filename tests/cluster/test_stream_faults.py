@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.cluster.test_partitions import long
 from tests.cluster.test_streams import channel_to, declare
 from tests.waiting import eventually
 from warren.client import ClientError, amqp091
@@ -90,6 +91,7 @@ def counts(cluster: ClusterOfNodes, stream: str) -> set[int]:
     return found
 
 
+@long
 def test_all_members_are_alike_after_partitions_and_kills(
     proxied_cluster: ClusterOfNodes,
 ) -> None:

@@ -435,3 +435,72 @@ def test_after_kill_9_what_was_seen_is_redelivered_and_what_is_new_is_not(node: 
         taken = [take(channel, name) for _ in range(11)]
         assert taken[0].redelivered is True
         assert (taken[10].body, taken[10].redelivered) == (b"new", False)
+
+
+LARGE: Final = b"." * 100_000  # 32 MB of entries are a snapshot
+FILLED: Final = 345
+
+
+def publish_to_stream(node: Node, first: int, count: int) -> None:
+    connection = connect(node)
+    channel = connection.channel()
+    channel.confirm_delivery()
+    for number in range(first, first + count):
+        channel.basic_publish("", "s", b"s-%d." % number + LARGE)
+    connection.close()
+
+
+def read_stream(node: Node, last: int) -> list[int]:
+    """Offsets of all messages up to that one."""
+    connection = connect(node)
+    channel = connection.channel()
+    channel.basic_qos(prefetch_count=50)
+    found: list[int] = []
+    arguments = {"x-stream-offset": "first"}
+    for method, properties, body in channel.consume(
+        "s", inactivity_timeout=30, arguments=arguments
+    ):
+        assert method is not None, f"nothing comes behind {found[-1:]}"
+        channel.basic_ack(method.delivery_tag)
+        found.append(properties.headers["x-stream-offset"])
+        assert body.startswith(b"s-%d." % found[-1])
+        if found[-1] == last:
+            break
+    connection.close()
+    return found
+
+
+@pytest.mark.parametrize("how", ["segment", "log"])
+def test_a_damaged_stream_is_served_with_what_is_whole_once_accepted(node: Node, how: str) -> None:
+    """A segment that is cut short is lost alone; of a damaged log, all behind the snapshot is."""
+    arguments = {"x-queue-type": "stream", "x-stream-max-segment-size-bytes": 5_000_000}
+    connect(node).channel().queue_declare("s", durable=True, arguments=arguments)
+    publish_to_stream(node, 0, FILLED)
+    members = "/api/queues/quorum/%2F/s/status"
+    eventually(lambda: ask(node, members)[0]["Snapshot Index"] > 100)
+    node.kill9()
+    kept = list(range(FILLED))
+    if how == "segment":
+        paths = sorted((node.data_dir / "streams").glob("*.data"))
+        first, following = (int(each.stem.rpartition("-")[2]) for each in paths[1:3])
+        os.truncate(paths[1], paths[1].stat().st_size - 10)
+        kept = [each for each in kept if not first <= each < following]
+    else:
+        damage(node, b"s-%d." % (FILLED - 1), RAFT_ENTRY)
+    node.start()
+    text = refusal(node, lambda channel: channel.queue_declare("s", passive=True))
+    assert "has crashed and failed to restart" in text
+    assert ask(node, "/api/queues/%2F/s")["state"] == "crashed"
+    assert ask(node, "/api/queues/%2F/s/actions", {"action": "accept_damage"}) is None
+    eventually(lambda: ask(node, members)[0]["Raft State"] == "leader")
+    if how == "log":
+        end = ask(node, members)[0]["Stream Next Offset"]
+        assert 300 < end < FILLED
+        kept = list(range(end))
+    assert read_stream(node, kept[-1]) == kept
+    publish_to_stream(node, kept[-1] + 1, 5)
+    for restart in (node.kill9, node.stop):
+        restart()
+        node.start()
+        assert ask(node, "/api/health/checks/local-crashed-queues") == {"status": "ok"}
+        assert read_stream(node, kept[-1] + 5) == [*kept, *range(kept[-1] + 1, kept[-1] + 6)]

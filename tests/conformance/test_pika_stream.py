@@ -272,6 +272,25 @@ def test_a_listing_shows_counts_members_and_type(node: Node) -> None:
     assert found["message_bytes"] > 0
     status, _ = api.refused("DELETE", "/queues/%2F/s/contents")
     assert status == 400
+    asked = {"ackmode": "ack_requeue_true", "count": 1, "encoding": "auto"}
+    status, answer = api.refused("POST", "/queues/%2F/s/get", asked)
+    assert status == 400 and "540" in str(answer) and "basic.get not supported" in str(answer)
+
+
+def test_totals_and_rates_cover_streams(node: Node) -> None:
+    broker = Broker("127.0.0.1", node.port, node)
+    channel = broker.connect().channel()
+    channel.queue_declare("s", durable=True, arguments=STREAM)
+    publish_all(channel, "s", numbered(30))
+    read(broker.connect, "s", "first").wait(30)
+    api = HttpApi(f"http://127.0.0.1:{node.management_port}")
+    overview, vhost = api.get("/overview"), api.get("/vhosts/%2F")
+    assert overview["queue_totals"]["messages_ready"] == vhost["messages_ready"] == 30
+    assert overview["object_totals"]["consumers"] == 1
+    assert (vhost["message_stats"]["publish"], vhost["message_stats"]["deliver"]) == (30, 30)
+    assert overview["message_stats"]["publish"] == 30
+    stats = api.get("/queues/%2F/s")["message_stats"]
+    assert (stats["publish"], stats["deliver"]) == (30, 30)
 
 
 @pytest.fixture

@@ -564,6 +564,14 @@ def test_clients_of_streams_are_listed(node: StreamNode, shown: Callable[..., li
         assert (row["queue"]["name"], row["consumed"], row["offset"]) == ("listed", 10, 9)
         assert (row["offset_lag"], row["activity_status"]) == (0, "single_active")
         assert row["properties"]["name"] == "shop"
+        (other,) = api.get("/consumers/%2F")
+        assert other["consumer_tag"].startswith("stream.subid-")
+        assert other["queue"] == row["queue"]
+        assert (other["protocol"], other["delivered"], other["ack_required"]) == (
+            *("stream", 10),
+            False,
+        )
+        assert api.get("/overview")["message_stats"]["deliver_no_ack"] >= 10
         (row,) = api.get("/stream/publishers/%2F/listed")
         assert (row["reference"], row["published"], row["confirmed"]) == ("shop", 10, 10)
         connection = row["connection_details"]["name"]

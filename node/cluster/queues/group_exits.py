@@ -35,6 +35,9 @@ class Members(Protocol):
     def leave(self, uid: int) -> None:
         """The group has this node no more."""
 
+    def hand_over(self, uid: int) -> None:
+        """Try again to have another member lead the group, if this node leads it."""
+
     def status(self, uid: int) -> Status | None: ...
 
 
@@ -70,6 +73,8 @@ class GroupExits:
         """Once in a while."""
         if self._task is None or self._task.done():
             leaving = self._members.leaving()
+            for uid in leaving:
+                self._members.hand_over(uid)
             if leaving:
                 self._task = asyncio.get_running_loop().create_task(self._ask(leaving))
 

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 VOTER: Final = "voter"
 LEARNER: Final = "promotable"  # RabbitMQ's words
 NON_VOTER: Final = "non_voter"
-STREAM: Final = ("first_offset", "next_offset", "readers", "segments")
+STREAM: Final = (
+    *("first_offset", "next_offset", "readers", "segments", "segments_offloaded"),
+    *("bytes", "bytes_offloaded", "offload_error"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +40,7 @@ class GroupRow:
     learners: tuple[int, ...] = ()
     is_config_committed: bool = True
     lags: Mapping[int, int] = field(default_factory=dict)  # by other member, of a leader: entries
-    stream: Mapping[str, int] = field(default_factory=dict)  # of a stream: see `stream_part`
+    stream: Mapping[str, int | str] = field(default_factory=dict)  # of a stream: see `stream_part`
 
     @property
     def is_leader(self) -> bool:
@@ -93,13 +96,17 @@ def row_of(group: "Group") -> GroupRow:
     )
 
 
-def stream_part(member: StreamMember) -> dict[str, int]:
-    """What the member has on its disk, and how many read it there."""
+def stream_part(member: StreamMember) -> dict[str, int | str]:
+    """What the member has on its disk and in the object store, and how many read it there."""
     return {
         "first_offset": member.first_offset,
         "next_offset": member.next_offset,
         "readers": member.consumer_count,
         "segments": len(member.log.segments),
+        "segments_offloaded": len(member.log.offloaded),
+        "bytes": member.log.local_byte_count,
+        "bytes_offloaded": member.log.offloaded_byte_count,
+        "offload_error": member.offloader.status.fault,
     }
 
 

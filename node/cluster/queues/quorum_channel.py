@@ -67,6 +67,7 @@ from raft.log_group import METADATA_OWNER, GroupLog, GroupOwner
 from raft.recovery import Restored
 from raft.status import Status
 from warren.storage.damage import Hit
+from warren.storage.streams.offloaded import SegmentStore
 
 if TYPE_CHECKING:
     from node.cluster.cluster_node import Cluster
@@ -90,6 +91,7 @@ class QuorumQueues:
         snapshots: "SnapshotStore",
         wal: GroupLog,
         streams: Disks,
+        stream_deleted: Callable[[], None],
     ) -> None:
         """KeyedDamaged, ValueError: a snapshot of a group cannot be read."""
         self.members: dict[int, GroupMember] = {}
@@ -107,6 +109,7 @@ class QuorumQueues:
         self.quorum_proxies = QuorumProxies(cluster.member, self.find_end, find_peer_route, turn)
         self._snapshots = snapshots
         self._streams = streams
+        self._stream_deleted = stream_deleted
         self._proxies: dict[int, QuorumProxy] = {}
         self._watches: dict[int, Callable[[Leader | None], None]] = {}
         sync_bytes_per_s = broker.config.cluster.mirroring_sync_max_throughput
@@ -158,6 +161,8 @@ class QuorumQueues:
 
     def remove(self, queue: Queue) -> None:
         """The queue is deleted. Its core is deleted next."""
+        if queue_type(decode_arguments(queue.arguments)) == STREAM:
+            self._stream_deleted()
         stream_host = self.stream_hosts.pop(queue.uid, None)
         if stream_host is not None:
             stream_host.delete()
@@ -300,7 +305,7 @@ class QuorumQueues:
             if damage or fault:
                 self.damaged[uid] = fault or shown(damage[0].place)
                 is_sole = group.standing.point.config.members() == (self._cluster.member,)
-                if is_sole and isinstance(member, QuorumMember):
+                if is_sole and isinstance(member, (QuorumMember, StreamMember)):
                     self._crash(member, group, damage, last.get(uid, (0, -1)))
                     continue
                 self.found.hard_state(uid, INCARNATION, group.log.highest_term(), 0)
@@ -322,6 +327,7 @@ class QuorumQueues:
         for uid in self._unknown:
             self._wal.release_log(uid, INDEX_MAX)
             self._snapshots.forget(uid)
+        self._streams.keep_only([int(each.uid) for each in self.streams()])
         self._begin_late()
         for uid in self._founding:
             founded = self._broker.metadata.queue(uid)
@@ -330,22 +336,42 @@ class QuorumQueues:
         self._founding = []
 
     def _crash(
-        self, member: QuorumMember, group: FoundGroup, hits: list[Hit], last: tuple[int, int]
+        self,
+        member: QuorumMember | StreamMember,
+        group: FoundGroup,
+        hits: list[Hit],
+        last: tuple[int, int],
     ) -> None:
         """The only member of a queue is damaged: not served until an operator accepts the loss."""
         self._crashed[int(member.uid)] = group
         places = tuple(hit.place for hit in hits)
-        self._broker.queues.damages.add(member.core, Damage(shown(places[0]), places, *last))
+        subject = member if isinstance(member, StreamMember) else member.core
+        reason = self.damaged[int(member.uid)]
+        self._broker.queues.damages.add(subject, Damage(reason, places, *last))
 
     def accept_damage(self, queue: Queue, done: Callable[[], None]) -> None:
         """Serve a queue whose only member is damaged with the messages that could be read: they
-        are the state from which its log goes on. `done`: that state is durable."""
+        are the state from which its log goes on. `done`: that state is durable.
+
+        A stream keeps the segments that are whole. If its log is damaged, too, that is all: what
+        was published since the segments were synced last is lost.
+        """
         uid = queue.uid
         group = self._crashed.pop(uid)
         member = self.members[uid]
-        assert isinstance(member, QuorumMember)
         damages = self._broker.queues.damages
-        damages.restore(member.core)
+        if isinstance(member, StreamMember):
+            is_log_whole = not damages.places(uid)
+            member.drop_damaged()
+            if is_log_whole:
+                del self.damaged[uid]
+                self._rejoin(uid, member, group)
+                damages.serve(self.host(queue))
+                done()
+                return
+        else:
+            assert isinstance(member, QuorumMember)
+            damages.restore(member.core)
         term = group.log.highest_term() + 1
         index = max(group.log.highest_index(), group.standing.point.index) + 1
         point = SnapshotPoint(index, term, term, Config((self._cluster.member,)))
@@ -448,6 +474,12 @@ class QuorumQueues:
         """Whether the member has to leave, be it named again already: as a new one."""
         return uid in self.damaged or uid in self.over
 
+    def hand_over(self, uid: int) -> None:
+        """See `GroupExits`: the member that was to lead may have been lost meanwhile."""
+        member, queue = self.members[uid], self._broker.metadata.queue(uid)
+        if queue is not None and member.is_leading:
+            member.follow(queue.members)
+
     def leave(self, uid: int) -> None:
         """The group has this node no more: what is here goes."""
         group = self._cluster.raft.group(uid)
@@ -503,6 +535,14 @@ class QuorumQueues:
         """This node's member of a stream."""
         member = self.members.get(uid)
         return member if isinstance(member, StreamMember) else None
+
+    @property
+    def stream_store(self) -> SegmentStore:
+        return self._streams.store
+
+    def streams(self) -> list[StreamMember]:
+        """This node's members of streams."""
+        return [each for each in self.members.values() if isinstance(each, StreamMember)]
 
     def proxy(self, queue: Queue) -> QuorumProxy:
         """The way to the queue's leader."""

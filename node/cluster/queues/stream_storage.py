@@ -1,12 +1,14 @@
 """The segment files of this node's streams: one directory, and threads for all of them."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
+from node.cluster.queues.stream_store import StreamStore
 from queues.streams.offsets import OFFSET_MAX
 from warren.storage.disk import Disk
-from warren.storage.streams.log import StreamLog
-from warren.storage.streams.segments import Segment, SegmentFiles
+from warren.storage.objects.location import Location
+from warren.storage.streams.log import StreamLog, nothing
+from warren.storage.streams.segments import Segment, SegmentFiles, remove_unknown
 from warren.storage.streams.workers import ThreadWorkers
 
 Answer = Callable[[], None]
@@ -24,7 +26,10 @@ class StreamStorage:
         post: Callable[[Answer], object],
         begin_turn: Callable[[], None],
         on_failure: Callable[[BaseException], None],
+        location: Location,
+        cluster_id: Callable[[], str],
     ) -> None:
+        """`location`: of the object store for old segments."""
         os.makedirs(directory, mode=0o700, exist_ok=True)
         self._disk = disk
         self._directory = directory
@@ -37,6 +42,17 @@ class StreamStorage:
             post(run)
 
         self._workers = ThreadWorkers(answer, on_failure)
+        self.store = StreamStore(location, cluster_id, answer)
+
+    def keep_only(self, uids: Collection[int]) -> None:
+        """See Disks."""
+        known = frozenset(uids)
+
+        def work() -> Answer:
+            remove_unknown(self._disk, self._directory, known)
+            return nothing
+
+        self.write(work)
 
     def files(self, uid: int, generation: int) -> SegmentFiles:
         return SegmentFiles(self._disk, self._directory, uid, generation)
@@ -49,7 +65,7 @@ class StreamStorage:
         segment_bytes: int,
     ) -> StreamLog:
         assert 0 <= end_offset <= OFFSET_MAX
-        return StreamLog(files, self._workers, segments, end_offset, segment_bytes)
+        return StreamLog(files, self._workers, segments, end_offset, segment_bytes, self.store)
 
     def write(self, work: Work) -> None:
         self._workers.write(work)
@@ -59,4 +75,5 @@ class StreamStorage:
 
     def stop(self) -> None:
         """Write what was handed over; the threads end."""
+        self.store.stop()
         self._workers.stop()

@@ -28,6 +28,7 @@ from node.management.rows.view import (
     MirroringView,
     NodeView,
     PagingView,
+    StreamsView,
     TotalsView,
 )
 from queues.dead_lettering.dead_letters import REASONS
@@ -71,6 +72,7 @@ def node_families(view: BrokerView, logins: LoginChecks) -> Iterator[Family]:
     yield from limit_families(node)
     yield from own_families(node)
     yield from mirroring_families(node.mirroring)
+    yield from stream_families(node.streams)
     yield from paging_families(node.paging)
     yield from own_log_families(node)
     yield from total_families(view.totals())
@@ -158,6 +160,35 @@ def mirroring_families(mirroring: MirroringView) -> Iterator[Family]:
         "warren_mirror_lost_messages",
         "Messages that these promotions have lost, as far as known",
         mirroring.lost_messages,
+    )
+
+
+def stream_families(streams: StreamsView) -> Iterator[Family]:
+    gauges = (
+        ("warren_stream_segments", "Segment files of streams", streams.segments),
+        ("warren_stream_segment_bytes", "Bytes of segment files", streams.segment_bytes),
+        (
+            "warren_stream_offloaded_segments",
+            "Segments in the object store, of streams led here",
+            streams.offloaded_segments,
+        ),
+        ("warren_stream_offloaded_bytes", "Bytes of them", streams.offloaded_bytes),
+        (
+            "warren_stream_consumer_lag",
+            "Messages that the slowest consumer of a stream here has not got",
+            streams.consumer_lag,
+        ),
+        (
+            "warren_stream_store_failed",
+            "1 while the object store of streams fails",
+            bool(streams.store_fault),
+        ),
+    )
+    for name, words, value in gauges:
+        yield gauge(name, words, value)
+    yield counter("warren_stream_uploads", "Segments stored in the object store", streams.uploaded)
+    yield counter(
+        "warren_stream_uploads_failed", "Uploads of segments that failed", streams.uploads_failed
     )
 
 

@@ -1,4 +1,4 @@
-// Members of a quorum queue: who leads, how far each log is, who is to come or to go.
+// Members of a quorum queue or stream: who leads, how far each log is, who is to come or to go.
 
 import { maybe, path, post, remove } from "./api.js";
 import { h, state, tag } from "./dom.js";
@@ -6,7 +6,7 @@ import { button, danger, field, form, input } from "./forms.js";
 import { patch } from "./patch.js";
 import { may } from "./session.js";
 import { table } from "./table.js";
-import { count } from "./text.js";
+import { bytes, count } from "./text.js";
 
 /** The part of a queue's page about its members; empty for queues that have none. */
 export class Members {
@@ -45,6 +45,7 @@ export class Members {
       figure("Applied", "Last Applied"),
       figure("Snapshot", "Snapshot Index"),
       figure("Term", "Term"),
+      ...(queue.type === "stream" ? segments() : []),
     ];
     if (!may.administer()) return columns;
     const actions = (row) => this.actions(row["Node Name"], isLeader(row));
@@ -85,6 +86,22 @@ export class Members {
     this.adding = h("section", { class: "card" }, inside, this.known);
     this.element.append(this.adding);
   }
+}
+
+/** What a member of a stream has in files, and what is in the object store. */
+function segments() {
+  const figure = (title, key) => ({ title, number: true, value: (row) => count(row[key]) });
+  const size = (title, key) => ({ title, number: true, value: (row) => bytes(row[key]) });
+  return [
+    figure("First offset", "Stream First Offset"),
+    figure("Next offset", "Stream Next Offset"),
+    figure("Readers", "Stream Readers"),
+    figure("Segments", "Stream Segments"),
+    size("Size", "Stream Bytes"),
+    figure("Offloaded", "Stream Segments Offloaded"),
+    size("Size there", "Stream Bytes Offloaded"),
+    { title: "Offload error", wide: true, value: (row) => row["Stream Offload Error"] || "" },
+  ];
 }
 
 export function memberState(row, isLeader) {

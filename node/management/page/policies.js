@@ -8,8 +8,8 @@ import { may } from "./session.js";
 import { Listing } from "./table.js";
 import { deleter, editable } from "./users.js";
 
-const APPLY_TO = ["all", "queues", "classic_queues", "quorum_queues", "exchanges"];
-const APPLY_TO_OPERATOR = ["queues", "classic_queues", "quorum_queues"];
+const APPLY_TO = ["all", "queues", "classic_queues", "quorum_queues", "streams", "exchanges"];
+const APPLY_TO_OPERATOR = ["queues", "classic_queues", "quorum_queues", "streams"];
 
 export function policies() {
   const parts = [part(false)];

@@ -2,10 +2,13 @@
 //
 // kind: number (a whole one), fraction, text, flag, json, or a list of the words that it can be.
 // `operator`: also in operator policies, which have the last word.
+// `streams`: a key of queues that streams have as well.
 
 export const KEYS = {
   "max-length": { kind: "number", is: "queues", operator: true, means: "most messages" },
-  "max-length-bytes": { kind: "number", is: "queues", operator: true, means: "most bytes" },
+  "max-length-bytes": {
+    kind: "number", is: "queues", streams: true, operator: true, means: "most bytes",
+  },
   "overflow": {
     kind: ["drop-head", "reject-publish", "reject-publish-dlx"],
     is: "queues", operator: true, means: "what happens when it is full",
@@ -131,7 +134,8 @@ export const KEYS = {
   "federation-upstream-set": { kind: "text", is: "all", means: "upstream set; all: every one" },
   "federation-upstream-pattern": { kind: "text", is: "all", means: "upstreams by their names" },
   "queue-leader-locator": {
-    kind: ["client-local", "balanced"], is: "queues", means: "where a new queue is led",
+    kind: ["client-local", "balanced"],
+    is: "queues", streams: true, means: "where a new queue is led",
   },
   "target-group-size": {
     kind: "number", is: "quorum_queues", operator: true, means: "members that it should have",
@@ -152,14 +156,27 @@ export const KEYS = {
   "retroactive-message-count": {
     kind: "number", is: "exchanges", means: "newest messages that queues get that are bound later",
   },
+  "max-age": { kind: "text", is: "streams", means: "how long messages stay, such as 7D or 12h" },
+  "stream-max-segment-size-bytes": {
+    kind: "number", is: "streams", means: "size of a segment, which goes as a whole",
+  },
+  "stream-offload": { kind: "flag", is: "streams", means: "old segments go to the object store" },
+  "stream-local-max-bytes": {
+    kind: "number", is: "streams", means: "bytes of files, if the object store has their segments",
+  },
+  "stream-filter-size-bytes": {
+    kind: "number", is: "streams", means: "size of the Bloom filter of a chunk, 16 to 255",
+  },
+  "initial-cluster-size": { kind: "number", is: "streams", means: "members of a new stream" },
   "alternate-exchange": { kind: "text", is: "exchanges", means: "where unroutable messages go" },
 };
 
 const CLASSES = {
-  all: ["all", "queues", "classic_queues", "quorum_queues", "exchanges"],
-  queues: ["all", "queues", "classic_queues", "quorum_queues"],
+  all: ["all", "queues", "classic_queues", "quorum_queues", "streams", "exchanges"],
+  queues: ["all", "queues", "classic_queues", "quorum_queues", "streams"],
   classic_queues: ["all", "queues", "classic_queues"],
   quorum_queues: ["all", "queues", "quorum_queues"],
+  streams: ["streams"],
   exchanges: ["all", "exchanges"],
 };
 
@@ -167,6 +184,7 @@ const CLASSES = {
 export function keysFor(applyTo, isOperator) {
   return Object.keys(KEYS).filter((name) => {
     const key = KEYS[name];
-    return CLASSES[applyTo].includes(key.is) && (!isOperator || key.operator === true);
+    const isMeant = CLASSES[applyTo].includes(key.is) || (applyTo === "streams" && key.streams);
+    return isMeant && (!isOperator || key.operator === true);
   });
 }

@@ -105,6 +105,20 @@ class MirroringView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StreamsView:
+    """Streams of this node; counts are since the start."""
+
+    segments: int = 0  # files
+    segment_bytes: int = 0
+    offloaded_segments: int = 0  # of streams that this node leads
+    offloaded_bytes: int = 0
+    uploaded: int = 0
+    uploads_failed: int = 0
+    consumer_lag: int = 0  # of the slowest consumer of this node, in messages
+    store_fault: str = ""  # why the object store fails; empty: it does not
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeView:
     """This node."""
 
@@ -137,6 +151,7 @@ class NodeView:
     crashed_queues: tuple[tuple[str, str], ...] = ()  # (vhost, name), now
     wal_pending_bytes: int = 0  # handed to the log and not yet synced
     mirroring: MirroringView = MirroringView()
+    streams: StreamsView = StreamsView()
     paging: PagingView = PagingView()
     log: LogView = LogView()
     loop_turn_ms: HistogramView = HistogramView()

@@ -27,6 +27,7 @@ from tests.sim.queues.sole_cluster import SoleCluster
 from tests.sim.storage.block_disk import past_cache
 from tests.sim.storage.sim_disk import SimDisk
 from tests.sim.storage.sim_keyed import SimKeyed
+from tests.sim.storage.sim_objects import SimObjects
 from tests.sim.storage.steps import StepRunner
 from warren.storage.pages import Pages
 from warren.storage.snapshot import SnapshotStore
@@ -120,7 +121,7 @@ class SimNode:
             self._snapshots,
             self.wal,
             self._set_timer,
-            SimStreams(self._disk, self.runner, self.turn.begin),
+            SimStreams(self._disk, self.runner, self.turn.begin, SimObjects(Random(0))),
             random.choice(SAVES),
         )
         timers = Timers(self._set_timer, self.now_ms, self.turn.begin)

@@ -27,6 +27,7 @@ from tests.sim.queues.node import Timer
 from tests.sim.queues.sim_streams import SimStreams
 from tests.sim.storage.sim_disk import SimDisk
 from tests.sim.storage.sim_keyed import SimKeyed
+from tests.sim.storage.sim_objects import SimObjects
 from tests.sim.storage.steps import StepRunner
 from warren.storage.snapshot import SnapshotStore
 from warren.storage.wal import Wal
@@ -46,9 +47,14 @@ class World(Protocol):
     @property
     def limits(self) -> StreamSettings: ...
 
+    @property
+    def objects(self) -> SimObjects: ...
+
     def send(self, source: int, target: int, lane: int, batch: bytes) -> None: ...
 
     def is_open(self, source: int, target: int) -> bool: ...
+
+    def follow(self, number: int) -> None: ...
 
     def leads(self, member: int, leader: int, term: int, is_ready: bool) -> None: ...
 
@@ -88,9 +94,10 @@ class StreamNode:
         lots = Random(random.getrandbits(64))
         self.raft = RaftHost(number, self.wal, self, world.settings, lots, self.turn.begin_groups)
         self.turn.groups = self.raft
-        self.streams = SimStreams(disk, self.runner, self.turn.begin)
+        self.streams = SimStreams(disk, self.runner, self.turn.begin, world.objects)
         self.member = self.make()
         self.readers: list[StreamReader] = []
+        self.is_begun = False  # it has a member, which perhaps is not written down yet
         self.is_joined = False
         self.recover()
 
@@ -104,6 +111,7 @@ class StreamNode:
         )
         member.tail = Tail(self.random.choice((0, 200, 1 << 20)))
         member.on_lead = self._leads
+        member.on_left = self._left
         return member
 
     def recover(self) -> None:
@@ -118,6 +126,7 @@ class StreamNode:
         assert not report.corrupt, f"corrupt: {report.corrupt}"
         for owner, index in self.found.strays().items():
             self.wal.release_log(owner, index)
+        self.streams.keep_only([] if group is None else [UID])
         if group is not None:
             self._join(group.restored())
         self.wal.on_durable.append(self._durable)
@@ -125,18 +134,40 @@ class StreamNode:
         self.turn.begin()
 
     def found_member(self, config: Config, is_first: bool) -> None:
-        """A new member of the group."""
+        """A new member: of a new group, or one that joins it."""
+        member = self.member
         term = self.found.term_of(UID)
+        self.is_begun = True
 
         def begun() -> None:
-            self._join(beginning(self.number, config, term))
-            if is_first:
-                self.member.campaign_first()
+            if self.member is member:
+                self._join(beginning(self.number, config, term))
+                if is_first:
+                    member.campaign_first()
 
-        self.member.begin_new(config, term, b"", begun)
+        member.begin_new(config, term, b"", begun)
+
+    def _left(self, uid: int) -> None:
+        """The group does not have this node any more; not in the middle of a report."""
+        self.runner.post(self.leave)
+
+    def leave(self) -> None:
+        """All that is here of the stream goes; as `QuorumQueues.leave` does it."""
+        group = self.raft.group(UID)
+        if group is None:
+            return
+        self.turn.begin()
+        self.found.hard_state(UID, INCARNATION, group.raft.term, 0)
+        self.raft.remove(UID)
+        self.readers = []
+        self.member.leave()
+        self.member = self.make()
+        self.is_begun = self.is_joined = False
+        self.world.leads(self.number, 0, 0, False)
+        self.world.follow(self.number)
 
     def _join(self, restored: Restored) -> None:
-        self.is_joined = True
+        self.is_begun = self.is_joined = True
         self.member.join(self.raft.add(UID, INCARNATION, restored, self.member))
 
     def _leads(self, uid: int, leader: int, term: int, is_ready: bool) -> None:

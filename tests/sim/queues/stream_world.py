@@ -5,10 +5,13 @@ publishes again under the same name what it did not see confirmed; no message ma
 offset by that. The third one has no name: what it did not see confirmed may be lost. They also
 store offsets by name, which never go back.
 
+Old segments go to an object store, which fails, answers late and keeps torn objects. Members come
+and go while clients publish: one step at a time, as operators do it.
+
 By lots: nodes run a little, batches arrive, time passes, publishers and readers work; links break,
 nodes lose power and what is not synced, leaders move. One offset is one message for ever, a message
 has one offset, and no reader sees a gap. At the end everything that was confirmed is in the stream,
-and all members have the same.
+and all members have the same; in the store is what the stream says and nothing else.
 """
 
 from collections import deque
@@ -31,14 +34,18 @@ from raft.entries import Config
 from raft.settings import Settings
 from tests.sim.queues.group_node import UID
 from tests.sim.queues.group_session import chunk_of
+from tests.sim.queues.sim_streams import CLUSTER, DIRECTORY
 from tests.sim.queues.stream_node import StreamNode
 from tests.sim.storage.sim_disk import Crashed, SimDisk
+from tests.sim.storage.sim_objects import SimObjects, on_no_thread
 from tests.unit.queues.fake_sink import FakeSink
+from warren.storage.streams.segment_objects import SegmentObjects
 
 TICK_MS: Final = 20
 BEAT_MS: Final = 100
 SETTLE_STEPS: Final = 60_000
 ANONYMOUS: Final = b"app 102"
+SPARE: Final = 2  # nodes without a member at first
 
 
 class Publisher:
@@ -184,7 +191,12 @@ class StreamWorld:
         self.limits = limits or StreamSettings(
             bytes_max=random.choice((-1, -1, 3000)),
             segment_bytes=random.choice((200, 1000, 100_000)),
+            offloads=random.random() < 0.6,
+            local_bytes_max=random.choice((0, 0, 2000)),
         )
+        self.objects = SimObjects(Random(random.getrandbits(64)))
+        self.objects.fails = random.choice((0.0, 0.1))
+        self.objects.tears = random.choice((0.0, 0.2))
         self.settings = Settings(
             election_ticks=10,
             heartbeat_ticks=2,
@@ -197,7 +209,9 @@ class StreamWorld:
             trailing_entries_max=random.choice((0, 4, 1000)),
             tells_commits_at_once=random.random() < 0.5,
         )
-        self.disks = {number: SimDisk() for number in range(1, count + 1)}
+        self.disks = {number: SimDisk() for number in range(1, count + SPARE + 1)}
+        self.wanted = tuple(range(1, count + 1))  # who is to have a member, by the definitions
+        self.has_changed = False  # others than founded the group
         self.nodes: dict[int, StreamNode | None] = dict.fromkeys(self.disks)
         self.channels: dict[tuple[int, int, int], deque[bytes]] = {}
         self.cut: set[tuple[int, int]] = set()
@@ -223,6 +237,10 @@ class StreamWorld:
     def alive(self) -> list[StreamNode]:
         return [node for node in self.nodes.values() if node is not None]
 
+    def members(self) -> list[StreamNode]:
+        """Nodes that run and have the member that they are to have."""
+        return [node for node in self.alive() if node.is_joined and node.number in self.wanted]
+
     def start(self, number: int) -> None:
         node = StreamNode(number, self.disks[number], self, Random(self.random.getrandbits(64)))
         self.nodes[number] = node
@@ -232,8 +250,51 @@ class StreamWorld:
         for peer in self.alive():
             if peer is not node and self.is_open(number, peer.number):
                 self.connect(node, peer)
-        if not node.is_joined:
-            node.found_member(Config(tuple(self.disks)), number == 1)
+        self.follow(number)
+
+    def follow(self, number: int) -> None:
+        """The node hears what the definitions say."""
+        node = self.nodes[number]
+        if node is None:
+            return
+        node.turn.begin()
+        if not node.is_begun and number in self.wanted:
+            config = Config(()) if self.has_changed else Config(self.wanted)
+            node.found_member(config, not self.has_changed and number == self.wanted[0])
+        if node.is_begun:
+            node.member.follow(self.wanted)
+
+    def change_members(self) -> None:
+        """An operator adds or removes a member, when the last change is through."""
+        leader = self.find_leader()
+        status = None if leader is None else leader.member.status()
+        if status is None or status.config != Config(self.wanted):
+            return
+        others = [number for number in self.nodes if number not in self.wanted]
+        wanted = set(self.wanted)
+        if len(wanted) > 2 and (not others or self.random.random() < 0.5):
+            wanted.remove(self.random.choice(self.wanted))
+        elif others:
+            wanted.add(self.random.choice(others))
+        self.has_changed = True
+        self.wanted = tuple(sorted(wanted))
+        for number in self.nodes:
+            self.follow(number)
+
+    def exit_members(self) -> None:
+        """As `GroupExits`: members that missed their removal leave, a leader tries again."""
+        leader = self.find_leader()
+        status = None if leader is None else leader.member.status()
+        for node in self.alive():
+            if node.number in self.wanted or not node.is_joined or status is None:
+                continue
+            if node is leader:
+                node.member.follow(self.wanted)
+            elif (
+                status.config_index <= status.commit_index
+                and node.number not in status.config.members()
+            ):
+                node.leave()
 
     def connect(self, node: StreamNode, peer: StreamNode) -> None:
         node.raft.connected(peer.number)
@@ -299,6 +360,7 @@ class StreamWorld:
             for node in self.alive():
                 node.raft.tick(self.ticked_ms)
                 node.pass_time()
+            self.exit_members()
         if self.now_ms - self.beaten_ms >= BEAT_MS:
             self.beaten_ms = self.now_ms
             for node in self.alive():
@@ -413,11 +475,15 @@ class StreamWorld:
         elif lot < 0.93:
             for number in numbers:
                 self.crash(number)
-        else:
+        elif lot < 0.95:
             leader = self.find_leader()
             if leader is not None:
                 leader.turn.begin()
-                leader.member.transfer(random.choice(numbers))
+                leader.member.transfer(random.choice(self.wanted))
+        elif lot < 0.98:
+            self.change_members()
+        else:
+            self.objects.is_down = not self.objects.is_down
 
     # What must be so
 
@@ -439,6 +505,8 @@ class StreamWorld:
     def end(self) -> None:
         """All is well again: everything that was confirmed is there, on every member."""
         self.is_calm = True
+        self.objects.is_down = False
+        self.objects.fails = self.objects.tears = 0.0
         self.mend()
         for number, disk in self.disks.items():
             disk.crash_in = -1
@@ -448,26 +516,51 @@ class StreamWorld:
             "an answer to all publishes", lambda: not any(p.kept for p in self.publishers)
         )
         self.run_until("the same on all members", self.are_alike)
-        for node in self.alive():
+        self.run_until("what the stream says in the store", self.is_stored)
+        for node in self.members():
             node.reads_from_first()
         self.run_until("the end of reading", self.have_read_all)
-        first = max(node.member.first_offset for node in self.alive())
+        first = max(node.member.first_offset for node in self.members())
         lost = [each for each in self.confirmed if each not in self.by_payload]
         if self.limits.bytes_max < 0 and self.limits.age_max_ms < 0:
             assert first == 0, "retention without a limit"
             assert lost == [], f"{len(lost)} confirmed messages are lost"
-        states = {str(node.member.machine.state()) for node in self.alive()}
+        states = {str(node.member.machine.state()) for node in self.members()}
         assert len(states) == 1, "members differ at the end"
         self.check_tracking()
+        self.run_until("no files without a member", lambda: not self.left_files())
+
+    def left_files(self) -> list[str]:
+        """Files of the stream on nodes that have no member of it."""
+        others = [node for node in self.alive() if node.number not in self.wanted]
+        paths = [path for node in others for path in node.disk.names]
+        return [path for path in paths if path.startswith(DIRECTORY)]
 
     def are_alike(self) -> bool:
-        indexes = {node.member.applied_index for node in self.alive()}
+        """All that is to be offloaded is, and all who are wanted are members."""
         leader = self.find_leader()
         group = None if leader is None else leader.raft.group(UID)
-        return group is not None and indexes == {int(group.raft.last_index)}
+        if leader is None or group is None or group.raft.config != Config(self.wanted):
+            return False
+        if any(node.is_begun != (node.number in self.wanted) for node in self.alive()):
+            return False
+        if self.limits.offloads and leader.member.log.to_offload() is not None:
+            return False
+        indexes = {node.member.applied_index for node in self.members()}
+        is_whole = len(self.members()) == len(self.wanted)
+        return is_whole and indexes == {int(group.raft.last_index)}
+
+    def is_stored(self) -> bool:
+        """What the store has is what the members say, and nothing else."""
+        segments = SegmentObjects(self.objects, CLUSTER, on_no_thread)
+        for node in self.members():
+            known = {segments.key_of(UID, row) for row in node.member.machine.offloaded}
+            if known != set(self.objects.objects):
+                return False
+        return True
 
     def have_read_all(self) -> bool:
         return all(
             node.readers and node.readers[0].next_offset >= node.member.next_offset
-            for node in self.alive()
+            for node in self.members()
         )

@@ -30,19 +30,19 @@ def test_an_offset_is_one_message_and_what_is_confirmed_is_on_all_members(seed: 
 def test_an_idle_stream_removes_all_segments_older_than_max_age_but_the_last(seed: int) -> None:
     world = StreamWorld(seed, 3, StreamSettings(age_max_ms=3000, segment_bytes=200))
     world.run(IDLE_STEPS)
-    world.run_until("a second segment", lambda: any(last_of(node) > 0 for node in world.alive()))
+    world.run_until("a second segment", lambda: any(last_of(node) > 0 for node in world.members()))
     world.end()
-    last = {node.number: last_of(node) for node in world.alive()}
+    last = {node.number: last_of(node) for node in world.members()}
     world.run_until(
-        "one segment on each member", lambda: all(len(files(node)) == 2 for node in world.alive())
+        "one segment on each member", lambda: all(len(files(node)) == 2 for node in world.members())
     )
-    assert {node.number: node.member.first_offset for node in world.alive()} == last
-    next_offset = world.alive()[0].member.next_offset
+    assert {node.number: node.member.first_offset for node in world.members()} == last
+    next_offset = world.members()[0].member.next_offset
     for number in last:
         world.crash(number)
     world.end()
-    assert {node.number: node.member.first_offset for node in world.alive()} == last
-    assert {node.member.next_offset for node in world.alive()} == {next_offset}
+    assert {node.number: node.member.first_offset for node in world.members()} == last
+    assert {node.member.next_offset for node in world.members()} == {next_offset}
 
 
 def last_of(node: StreamNode) -> int:

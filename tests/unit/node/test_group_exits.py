@@ -20,6 +20,7 @@ class FakeCluster:
 
     def __init__(self) -> None:
         self.uids = [UID]
+        self.handed_over: list[int] = []
         self.left: list[int] = []
         self.leader: tuple[int, int] | None = (LEADER, 4)
         self.answer: list[list[object]] | None = []
@@ -36,6 +37,9 @@ class FakeCluster:
 
     def leave(self, uid: int) -> None:
         self.left.append(uid)
+
+    def hand_over(self, uid: int) -> None:
+        self.handed_over.append(uid)
 
     def status(self, uid: int) -> Status | None:
         return None
@@ -88,6 +92,13 @@ def test_a_member_stays_while_the_group_may_still_have_it(
 
 def test_a_member_goes_when_the_log_without_it_is_committed() -> None:
     assert looked(FakeCluster(), [[4, 5, 9, [1, 2]]], None, [[4, 9, 14, [1, 2]]]) == [UID]
+
+
+def test_a_leader_that_is_to_leave_tries_again_to_hand_the_lead_over() -> None:
+    """The member that was to lead may be lost meanwhile."""
+    cluster = FakeCluster()
+    looked(cluster, [[4, 9, 9, [1, 2, 3]]], [[4, 9, 9, [1, 2, 3]]])
+    assert cluster.handed_over == [UID, UID]
 
 
 def test_nobody_is_asked_who_is_this_node_or_nobody() -> None:

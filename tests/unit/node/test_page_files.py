@@ -25,14 +25,8 @@ BANNED: Final = (
     "innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function",
     "javascript:", "DOMParser", "createContextualFragment", "srcdoc", "console.log",
 )  # fmt: skip
-OF_STREAMS: Final = frozenset(
-    (
-        *("initial-cluster-size", "max-age", "stream-filter-size-bytes"),
-        "stream-max-segment-size-bytes",
-    )
-)
-WITHOUT_FORM: Final = OF_STREAMS | {"queue-master-locator"} | KEYS_WITHOUT_EFFECT.keys()
-"""Keys that only streams know, old names of others, and keys that the node refuses."""
+WITHOUT_FORM: Final = {"queue-master-locator"} | KEYS_WITHOUT_EFFECT.keys()
+"""Old names of other keys, and keys that the node refuses."""
 
 
 @cache
@@ -106,8 +100,10 @@ def test_the_form_for_policies_offers_values_that_the_node_takes(key: str) -> No
     samples: dict[str, tuple[object, ...]]
     samples = {"number": (1, 3), "text": ("x",), "flag": (True, False), "json": (2, ["n1"])}
     samples["fraction"] = (1, 1.5) if key == "redelivery-delay-multiplier" else (0, 0.5)
-    if key == "producer-window-size":
-        samples["number"] = (1024,)
+    if key in ("producer-window-size", "stream-filter-size-bytes"):
+        samples["number"] = (1024,) if key == "producer-window-size" else (16, 255)
+    if key == "max-age":
+        samples["text"] = ("7D", "12h")
     words = re.findall(r'"([\w-]+)"', found[1])
     check, _ = KEYS[key]
     for value in words if found[1].startswith("[") else samples[words[0]]:

@@ -192,8 +192,8 @@ def test_a_snapshot_whose_segments_do_not_fit_is_refused() -> None:
     machine = StreamMachine()
     apply(machine, publish(1, 1, 5))
     for segments in (
-        [Segment(0, 4, 1, 2, 100, 1)],
-        [Segment(0, 2, 1, 2, 100, 1), Segment(3, 5, 2, 2, 50, 1)],
+        [Segment(0, 6, 1, 2, 100, 1)],
+        [Segment(0, 3, 1, 2, 100, 1), Segment(2, 5, 2, 2, 50, 1)],
     ):
         with pytest.raises(ValueError, match="segments"):
             decode_state(encode_state(1, machine.state(), segments))

@@ -44,7 +44,8 @@ class World:
         self.steps = Steps()
         self.files = SegmentFiles(self.disk, DIRECTORY, 7, 1)
         self.files.open(segments)
-        self.log = StreamLog(self.files, self.steps, segments, segment_bytes=300)
+        end = segments[-1].end_offset if segments else 0
+        self.log = StreamLog(self.files, self.steps, segments, end, segment_bytes=300)
         self.recorded: Sequence[Segment] = segments
 
     def append(self, count: int = 3, at_ms: int = 0) -> None:

@@ -5,6 +5,7 @@
     log.checkpoint(done)                 # `done(segments)`: what is durable, to be recorded
     log.recorded(segments)               # it is recorded: what retention has cut is removed
     log.read(place, done)                # chunks that are written, on a reader thread
+    log.offloaded = rows                 # segments that the object store has, and perhaps it alone
 
 The owner records the segments (the snapshot of the stream's group). After a crash exactly what was
 recorded counts; the group's log has the entries behind it. All methods run on the loop; `workers`
@@ -17,6 +18,7 @@ from dataclasses import replace
 from typing import Final, Protocol
 
 from warren.storage.streams.chunk_format import ChunkHead, encode_head
+from warren.storage.streams.offloaded import OffloadedSegment, SegmentStore
 from warren.storage.streams.segments import INDEX_ROW, Place, Segment, SegmentFiles, Writing
 
 SEGMENT_BYTES: Final = 500_000_000  # RabbitMQ's default
@@ -46,14 +48,18 @@ class StreamLog:
         segments: Sequence[Segment] = (),
         end_offset: int = 0,
         segment_bytes: int = SEGMENT_BYTES,
+        store: SegmentStore | None = None,
     ) -> None:
-        """`end_offset`: of the next message, where there is no segment."""
+        """`end_offset`: of the next message. Where segments do not follow each other, or end before
+        it, an operator has accepted their loss."""
         self.segment_bytes = segment_bytes
+        self.offloaded: Sequence[OffloadedSegment] = ()  # without a gap, the oldest first
+        self._store = store
         self.on_written: Callable[[], None] | None = None
         self._files = files
         self._workers = workers
         self._segments = list(segments)
-        self.end_offset = self._segments[-1].end_offset if segments else end_offset
+        self.end_offset = end_offset
         self.written_offset = self.end_offset
         self._written: Segment | None = self._segments[-1] if segments else None
         self._unwritten: list[Writing] = []
@@ -74,11 +80,34 @@ class StreamLog:
     @property
     def first_offset(self) -> int:
         """Of the first message that there is, or of the next one."""
+        if self.offloaded:
+            return min(self.offloaded[0].first_offset, self.local_offset)
+        return self.local_offset
+
+    @property
+    def local_offset(self) -> int:
+        """Of the first message in the files."""
         return self._segments[0].first_offset if self._segments else self.end_offset
 
     @property
+    def offloaded_end(self) -> int:
+        """Of the first message that is not in the object store; 0: none is."""
+        return self.offloaded[-1].end_offset if self.offloaded else 0
+
+    @property
     def byte_count(self) -> int:
+        """Of all segments, each counted once."""
+        end = self.offloaded_end
+        local = sum(each.byte_count for each in self._segments if each.end_offset > end)
+        return self.offloaded_byte_count + local
+
+    @property
+    def local_byte_count(self) -> int:
         return sum(each.byte_count for each in self._segments)
+
+    @property
+    def offloaded_byte_count(self) -> int:
+        return sum(each.byte_count for each in self.offloaded)
 
     @property
     def pending_bytes(self) -> int:
@@ -91,7 +120,11 @@ class StreamLog:
         """Add a chunk behind the last one; return whether it begins a new segment."""
         assert head.first_offset == self.end_offset, "a chunk of another offset than the next"
         last = self._segments[-1] if self._segments else None
-        begins = last is None or last.byte_count >= self.segment_bytes
+        begins = (
+            last is None
+            or last.byte_count >= self.segment_bytes
+            or last.end_offset != head.first_offset
+        )
         if last is None or begins:
             first, at_ms = head.first_offset, head.timestamp_ms
             last = Segment(first, first, at_ms, at_ms, 0, 0)
@@ -186,8 +219,12 @@ class StreamLog:
     # Retention
 
     def expiry_ms(self, age_max_ms: int) -> int | None:
-        """When `retain` cuts the first segment for its age; None: no segment may be cut for it."""
-        if age_max_ms < 0 or len(self._segments) < 2:
+        """When the first segment becomes too old; None: no segment may be cut for its age."""
+        if age_max_ms < 0:
+            return None
+        if self.offloaded:
+            return self.offloaded[0].last_ms + age_max_ms + 1
+        if len(self._segments) < 2:
             return None
         return self._segments[0].last_ms + age_max_ms + 1
 
@@ -195,8 +232,11 @@ class StreamLog:
         """Cut whole segments at the front; return how many messages go. Negative: no limit.
 
         The last segment always stays. The first one goes while all of them hold more than
-        `bytes_max`, or when its newest chunk is older than `age_max_ms`.
+        `bytes_max`, or when its newest chunk is older than `age_max_ms`. While segments are in the
+        object store, those are the oldest, and `overdue_offset` says which are to go.
         """
+        if self.offloaded:
+            return 0
         rest = self.byte_count
         count = 0
         while count < len(self._segments) - 1:
@@ -208,18 +248,69 @@ class StreamLog:
             rest -= first.byte_count
             count += 1
         before = self.first_offset
+        self._cut_first(count)
+        return self.first_offset - before
+
+    def _cut_first(self, count: int) -> None:
         self._cut.extend(self._segments[:count])
         del self._segments[:count]
-        return self.first_offset - before
+
+    def overdue_offset(self, bytes_max: int, age_max_ms: int, now_ms: int) -> int:
+        """Up to which offset offloaded segments are more than the limits of `retain` allow; 0: none
+        is."""
+        rest = self.byte_count
+        upto = 0
+        for row in self.offloaded:
+            too_many = 0 <= bytes_max < rest
+            too_old = age_max_ms >= 0 and row.last_ms < now_ms - age_max_ms
+            if not too_many and not too_old:
+                break
+            rest -= row.byte_count
+            upto = row.end_offset
+        return upto
+
+    def to_offload(self) -> tuple[Segment, int] | None:
+        """The oldest whole segment that is not in the object store, and from which offset on.
+
+        None: all but the last one are there, or it is not written yet.
+        """
+        for segment in self._segments[:-1]:
+            if segment.end_offset > self.offloaded_end:
+                is_written = segment.end_offset <= self.written_offset
+                begin = max(segment.first_offset, self.offloaded_end)
+                return (segment, begin) if is_written else None
+        return None
+
+    def drop_offloaded(self, local_bytes_max: int) -> bool:
+        """Cut files of segments that are in the object store, the oldest first, while all files
+        have more than `local_bytes_max`; return whether there were any."""
+        rest = self.local_byte_count
+        count = 0
+        for segment in self._segments[:-1]:
+            if segment.end_offset > self.offloaded_end or rest <= local_bytes_max:
+                break
+            rest -= segment.byte_count
+            count += 1
+        self._cut_first(count)
+        return count > 0
+
+    def trim(self, upto: int) -> bool:
+        """Cut files of whole segments before that offset, but the last one."""
+        count = sum(1 for each in self._segments[:-1] if each.end_offset <= upto)
+        self._cut_first(count)
+        return count > 0
 
     # Reading
 
     def segment_of(self, offset: int) -> Segment | None:
-        """The segment that holds the offset; None if no chunk there is written yet."""
+        """The segment that holds the offset, or the next one if it is lost; None if no chunk there
+        is written yet."""
         at = bisect_right(self._segments, offset, key=lambda each: each.first_offset) - 1
-        if at < 0 or offset >= self.written_offset:
+        if offset >= self.written_offset:
             return None
-        return self._as_written(self._segments[at])
+        if at < 0 or offset >= self._segments[at].end_offset:
+            at += 1
+        return self._as_written(self._segments[at]) if at < len(self._segments) else None
 
     def _as_written(self, segment: Segment) -> Segment | None:
         written = self._written
@@ -230,12 +321,19 @@ class StreamLog:
     def read(self, place: Place, done: ReadDone, failed: Callable[[Exception], None]) -> bool:
         """Read some chunks from a place on; False: nothing is written there.
 
-        A place that retention has cut stands for the first offset that there is.
+        A place that retention has cut stands for the first offset that there is. What is in no file
+        of this node is read from the object store.
         """
         offset = max(place.offset, self.first_offset)
         segment = self.segment_of(offset)
+        if segment is None or offset < segment.first_offset:
+            row = self._offloaded_at(offset)
+            if row is not None:
+                self._read_offloaded(row, place, offset, done, failed)
+                return True
         if segment is None:
             return False
+        offset = max(offset, segment.first_offset)
         position = place.position if place.segment == segment.first_offset else -1
         files = self._files
 
@@ -255,6 +353,31 @@ class StreamLog:
         self._workers.read(work)
         return True
 
+    def _offloaded_at(self, offset: int) -> OffloadedSegment | None:
+        at = bisect_right(self.offloaded, offset, key=lambda each: each.first_offset) - 1
+        if at < 0 or offset >= self.offloaded[at].end_offset:
+            return None
+        return self.offloaded[at]
+
+    def _read_offloaded(
+        self,
+        row: OffloadedSegment,
+        place: Place,
+        offset: int,
+        done: ReadDone,
+        failed: Callable[[Exception], None],
+    ) -> None:
+        assert self._store is not None, "a log without a store has no offloaded segments"
+        mark = (
+            -1 - row.first_offset
+        )  # Its bytes are not those of a file with the same first offset.
+        position = place.position if place.segment == mark else -1
+
+        def found(chunks: Chunks, end: int) -> None:
+            done(chunks, Place(chunks[-1][0].end_offset, mark, end))
+
+        self._store.read(self._files.uid, row, offset, position, found, failed)
+
     def find_time(
         self, timestamp_ms: int, done: Callable[[int], None], failed: Callable[[Exception], None]
     ) -> None:
@@ -262,6 +385,11 @@ class StreamLog:
 
         Chunks that are not written yet are newer than all that are: `done` may name their first.
         """
+        for row in self.offloaded:
+            if row.first_offset < self.local_offset and row.last_ms >= timestamp_ms:
+                assert self._store is not None
+                self._store.find_time(self._files.uid, row, timestamp_ms, done, failed)
+                return
         for segment in self._segments:
             written = self._as_written(segment)
             if written is not None and written.last_ms >= timestamp_ms:

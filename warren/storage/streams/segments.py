@@ -8,7 +8,8 @@ Layout: docs/formats/stream-segment.md.
 """
 
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from struct import Struct
 from typing import Final
@@ -23,6 +24,7 @@ from warren.storage.streams.chunk_format import (
     decode_size,
 )
 
+SEGMENT_NAME: Final = re.compile(r"[0-9a-f]{16}-[0-9a-f]{8}-[0-9]{20}\.(data|index)")
 INDEX_ROW: Final = Struct("<QqQ")  # first offset, timestamp, place
 INDEX_BYTES: Final = INDEX_ROW.size
 READ_BYTES: Final = 1 << 20
@@ -86,6 +88,19 @@ class SegmentFiles:
             self._cut(self.path(segment.first_offset, "data"), segment.byte_count)
             self._cut(self.path(segment.first_offset, "index"), index_bytes(segment))
         self.keep_only(segments)
+
+    def open_whole(self, segments: Sequence[Segment]) -> list[Segment]:
+        """As `open`, without the segments of which a file is short or missing; return the rest."""
+        kept = []
+        for segment in segments:
+            try:
+                self._cut(self.path(segment.first_offset, "data"), segment.byte_count)
+                self._cut(self.path(segment.first_offset, "index"), index_bytes(segment))
+            except (CorruptRecord, OSError):
+                continue
+            kept.append(segment)
+        self.keep_only(kept)
+        return kept
 
     def _cut(self, path: str, size: int) -> None:
         try:
@@ -217,6 +232,19 @@ class SegmentFiles:
         self, segment: Segment, position: int, bytes_max: int = READ_BYTES
     ) -> list[tuple[ChunkHead, bytes]]:
         """Read whole chunks from `position` on, at least one. CorruptRecord: one is not sound."""
+        return self._read(segment, position, bytes_max)[1]
+
+    def read_raw(
+        self, segment: Segment, position: int, bytes_max: int
+    ) -> tuple[bytes, list[ChunkHead]]:
+        """As `read`: the bytes of these chunks, which were checked, and their headers."""
+        content, chunks = self._read(segment, position, bytes_max)
+        heads = [head for head, _ in chunks]
+        return content[: sum(head.size for head in heads)], heads
+
+    def _read(
+        self, segment: Segment, position: int, bytes_max: int
+    ) -> tuple[bytes, list[tuple[ChunkHead, bytes]]]:
         path = self.path(segment.first_offset, "data")
         handle = self._disk.open(path)
         try:
@@ -226,7 +254,8 @@ class SegmentFiles:
                 size = decode_size(content, 0)
                 if len(content) < size <= segment.byte_count - position:
                     content = self._disk.pread(handle, size, position)
-            return _chunks_in(content, position + len(content) >= segment.byte_count)
+            is_end = position + len(content) >= segment.byte_count
+            return content, _chunks_in(content, is_end)
         except BadChunk as error:
             raise CorruptRecord(path, position, reason=str(error)) from error
         finally:
@@ -247,6 +276,14 @@ class SegmentFiles:
         handle = self._open(segment)[0 if ending == "data" else 1]
         self._disk.pwritev(handle, [piece], position, False)
         self._unsynced.add(segment)
+
+
+def remove_unknown(disk: Disk, directory: str, known: Collection[int]) -> None:
+    """Remove the files of streams that are not known: the node went down when they were deleted."""
+    own = {f"{uid:016x}" for uid in known}
+    for name in disk.list(directory):
+        if SEGMENT_NAME.fullmatch(name) and name.partition("-")[0] not in own:
+            disk.unlink(os.path.join(directory, name))
 
 
 def _chunks_in(content: bytes, is_end: bool) -> list[tuple[ChunkHead, bytes]]:

@@ -141,6 +141,8 @@ GOOD: list[tuple[dict[str, object], str, list[object]]] = [
     (STREAM, "x-max-age", ["5Y", "30D", "1h", "10s"]),
     (STREAM, "x-stream-max-segment-size-bytes", [0, 3_000_000_000]),
     (STREAM, "x-stream-filter-size-bytes", [16, 255]),
+    (STREAM, "x-stream-offload", [True, False]),
+    (STREAM, "x-stream-local-max-bytes", [0, 5]),
     (QUORUM, "x-max-in-memory-length", [0]),
     (QUORUM, "x-max-in-memory-length-bytes", [0]),
     (QUORUM, "x-max-in-memory-bytes", [0]),
