@@ -128,6 +128,19 @@ def test_a_node_refuses_by_what_a_queue_holds_on_another(
     eventually(lambda: is_accepted(away, name))
 
 
+def test_global_max_size_of_a_node_holds_for_publishers_on_other_nodes(on: Open, name: str) -> None:
+    with ClusterOfNodes(3, settings={"addresses.global_max_size": "50000"}) as cluster:
+        home, away = on(cluster.node(1)), on(cluster.node(2))
+        home.queue_declare(f"{name}-other", durable=True)
+        declare(home, name, address_full_policy="FAIL")
+        assert is_accepted(away, name)
+        for _ in range(60):  # To a queue without any policy, which takes them all.
+            assert is_accepted(home, f"{name}-other")
+        eventually(lambda: is_refused(away, name))
+        home.queue_purge(f"{name}-other")
+        eventually(lambda: is_accepted(away, name))
+
+
 @pytest.mark.parametrize("kind", ["classic", "quorum"])
 def test_limits_hold_after_the_node_of_a_queue_is_killed(on: Open, name: str, kind: str) -> None:
     with ClusterOfNodes(3) as cluster:
