@@ -89,7 +89,7 @@ def send(folder: Path, environment: dict[str, str]) -> None:
 
 def sizes(folder: Path) -> tuple[float, float]:
     """Of the environment as in a container image, and of it as a compressed layer; MB."""
-    [environment] = (folder / "home" / "venvs").iterdir()
+    environment = folder / "home" / "venvs" / "warrenmq"
     packed = folder / "layer.tar.gz"
     plain = 0
 
