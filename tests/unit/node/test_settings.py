@@ -259,7 +259,8 @@ BACK_ENDS: Final = {
     "auth_ldap.connections_max": "1", "auth_ldap.user_dn_pattern": "cn=${username}",
     "auth_ldap.dn_lookup_attribute": "uid", "auth_ldap.dn_lookup_base": "o=b",
     "auth_ldap.dn_lookup_bind": "account", "auth_ldap.bind_dn": "cn=n",
-    "auth_ldap.bind_password": "x",
+    "auth_ldap.bind_password": "x", "auth_ldap.group_lookup_base": "o=g",
+    "auth_ldap.grants": "[{group='g', tags=['monitoring']}]",
 }  # fmt: skip
 OTHERS = {
     **SECURITY,
