@@ -72,7 +72,7 @@ def test_charts_begin_with_what_the_node_has_recorded_and_tell_figures_of_any_ti
     assert TIME.fullmatch(rates.locator("text").last.text_content())
     picture = rates.get_by_role("img")
     box = picture.bounding_box()
-    picture.hover(position={"x": box["width"] - 3, "y": box["height"] / 2})
+    picture.hover(position={"x": box["width"] - 1, "y": box["height"] / 2})
     moment = rates.locator(".moment", has_text=TIME)
     newest = moment.text_content()
     page.mouse.move(0, 0)

@@ -176,7 +176,8 @@ function momentOf(series) {
 
 /** The reader's clock at a time of `performance`. */
 function clockAt(at, isExact = false) {
-  return clock(Date.now() - performance.now() + at * 1000, isExact || seconds() <= 600);
+  const ms = Date.now() - performance.now() + at * 1000;
+  return clock(1000 * Math.round(ms / 1000), isExact || seconds() <= 600);
 }
 
 function swatch(place) {
