@@ -91,6 +91,8 @@ def refuse(code: int, text: str) -> NoReturn:
         raise ApiError(404, "not_found", text)
     if code in UNAVAILABLE:
         raise ApiError(503, "unavailable", text)
+    if code == ReplyCode.NOT_IMPLEMENTED:
+        text = f"{int(code)} NOT_IMPLEMENTED - {text}"  # As RabbitMQ tells it.
     raise ApiError.bad_request(text)
 
 
