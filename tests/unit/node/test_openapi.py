@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -62,7 +63,8 @@ def routes() -> list[tuple[str, str]]:
             cluster=cluster,
             feed=feed,
             controls=Untouched(),
-            links=cast(Any, object()),  # Their resources are only routed here; so are those below.
+            # Their resources are only routed here.
+            links=cast(Any, SimpleNamespace(standbys=object())),
             leases=cast(Any, object()),
         )
     )
