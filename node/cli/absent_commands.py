@@ -49,7 +49,7 @@ ABSENT: Final[Mapping[str, str]] = {
     "encrypt_conf_value": BY_ENCODE,
     "decrypt_conf_value": BY_ENCODE,
     "rotate_logs": BY_LOGROTATE,
-    **dict.fromkeys(("log_tail", "log_tail_stream"), IN_FILE),
+    "log_tail_stream": IN_FILE,
     **dict.fromkeys(
         ("activate_free_disk_space_monitoring", "enable_auth_attempt_source_tracking"), ALWAYS_ON
     ),

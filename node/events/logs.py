@@ -37,7 +37,7 @@ CATEGORIES: Final = (
     "addresses", "alarms", "audit", "broker", "cluster", "connection", "coordination", "damage",
     "dead_letters", "events", "federation", "firehose", "leases", "listener", "maintenance",
     "management", "mirroring", "node", "peers", "placement", "reconciling", "reply_to", "routing",
-    "tls", "traffic", "turn",
+    "streams", "tls", "traffic", "turn",
 )  # fmt: skip
 ESCAPES: Final = {
     **{code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))},

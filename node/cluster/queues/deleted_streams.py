@@ -20,7 +20,7 @@ RETRY_S: Final = 60
 
 Propose = Callable[[Batch, Callable[[Outcome], None]], None]
 
-log = logging.getLogger("warren.storage")
+log = logging.getLogger("warren.streams")
 
 
 class DeletedStreams:

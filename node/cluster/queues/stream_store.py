@@ -27,7 +27,7 @@ Answer = Callable[[], None]
 Failed = Callable[[Exception], None]
 T = TypeVar("T")
 
-log = logging.getLogger("warren.storage")
+log = logging.getLogger("warren.streams")
 
 
 class StreamStore:

@@ -49,7 +49,8 @@ export function rangeChoice() {
     RANGE.value = select.value;
     showAgain();
   });
-  return h("p", { class: "range", "data-keep": true, "data-key": "range" }, field("Charts show", select));
+  const kept = { class: "range", "data-keep": true, "data-key": "range" };
+  return h("p", kept, field("Charts show", select));
 }
 
 /** What was seen over time: points of {at, values}, seconds and a figure for each name. */

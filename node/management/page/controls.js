@@ -45,7 +45,8 @@ export function controls() {
     showAgain();
   });
   const theme = localStorage.getItem(THEME) || "";
-  return h("div", { class: "controls" }, vhosts, times, menu("theme", "Colours", THEMES, theme, wear));
+  const colours = menu("theme", "Colours", THEMES, theme, wear);
+  return h("div", { class: "controls" }, vhosts, times, colours);
 }
 
 function named(names) {

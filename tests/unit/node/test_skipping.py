@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from node.operations import peeking
+from node.operations import body_access, peeking
 from node.operations.peeking import Peeking
 from node.operations.skipping import file_of, isolate
 from queues.machine.commands import ACCEPT, Attach, consumer_key
@@ -44,7 +44,7 @@ def test_who_is_in_memory_or_not_ready_or_only_slow_is_not_refused(
     site = Site(harness)
     site.bodies.failures = 100
     assert not is_refused(site, 7)
-    monkeypatch.setattr(peeking, "READ_S", 0.001)
+    monkeypatch.setattr(body_access, "READ_S", 0.001)
     monkeypatch.setattr(site.bodies, "read", silent)
     assert not is_refused(site, 1)
 
