@@ -13,8 +13,9 @@ const COLUMNS = [
 
 export function features() {
   const place = h("div");
-  const text = "All features are always on. RabbitMQ's names are listed for tools that look for them.";
-  const element = h("div", {}, h("h2", {}, "Feature flags"), h("p", { class: "empty" }, text), place);
+  const text = "All features are always on. Tools that look for RabbitMQ's names find them here.";
+  const about = h("p", { class: "empty" }, text);
+  const element = h("div", {}, h("h2", {}, "Feature flags"), about, place);
   const refresh = async () => {
     patch(place, table("feature flags", COLUMNS, await get("feature-flags"), (row) => row.name));
   };

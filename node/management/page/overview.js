@@ -31,7 +31,8 @@ class Charts {
   begin(totals, nodes) {
     const names = nodes.map((node) => node.name);
     const byNode = (inside, name) => {
-      const pairs = nodes.map((node) => [`${node.name}_details`, (node[inside] || {})[`${name}_details`]]);
+      const rates = (node) => (node[inside] || {})[`${name}_details`];
+      const pairs = nodes.map((node) => [`${node.name}_details`, rates(node)]);
       return Object.fromEntries(pairs);
     };
     this.flow.begin(totals.message_stats, FLOW_LINES.map(([key]) => key));

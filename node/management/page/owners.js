@@ -103,7 +103,8 @@ export function vhost(name) {
 }
 
 function aboutVhost(name, found, depth, flow, again) {
-  const there = (what) => link(what, `${address(what.toLowerCase())}?vhost=${encodeURIComponent(name)}`);
+  const chosen = `?vhost=${encodeURIComponent(name)}`;
+  const there = (what) => link(what, address(what.toLowerCase()) + chosen);
   const shown = facts([
     ["Description", found.description],
     ["State", states(found)],

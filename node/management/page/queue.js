@@ -133,7 +133,8 @@ function actions(vhost, name, row) {
 
 function purger(vhost, name) {
   const question = `Remove all ready messages of ${name}?`;
-  return danger("Purge messages", question, () => remove(path(["queues", vhost, name, "contents"])));
+  const contents = path(["queues", vhost, name, "contents"]);
+  return danger("Purge messages", question, () => remove(contents));
 }
 
 function deleter(vhost, name, row) {
