@@ -59,7 +59,7 @@ def test_a_failing_store_is_told_once_and_again_when_it_works(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = tmp_path / "late"
-    caplog.set_level(logging.INFO, "warren.storage")
+    caplog.set_level(logging.INFO, "warren.streams")
 
     async def test(store: StreamStore) -> None:
         for _ in range(3):
