@@ -486,8 +486,8 @@ class CompileModules(build_ext):
     def build_entrances(self) -> None:
         """Make the shared objects that Python imports, which find their modules in the first one.
 
-        mypyc has a C file for each of them: 20 s of CPU. One file does for many: it has the init
-        functions of all their names and is told the whole name of the module. Copies of it serve.
+        mypyc writes one C file for each of them, which costs 20 s of CPU. Here one C file has the
+        init functions of many modules, and the shared object that it gives is copied for each.
         """
         together, *modules = self.extensions
         leaves = sorted({each.name.rpartition(".")[2] for each in modules})

@@ -107,10 +107,10 @@ class StandbySession(Consumerless):
         self._fail("the queue has a consumer already")
 
     def on_detached(self, uid: int, number: int, goes: bool) -> None:
-        return
+        """The session ends with it."""
 
     def on_activated(self, uid: int, number: int, active: bool) -> None:
-        return
+        """It is the only consumer."""
 
     def on_got(self, uid: int, message: int, redelivered: bool, ready: int, attempts: int) -> None:
         raise AssertionError("nothing was asked for")

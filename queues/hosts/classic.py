@@ -14,7 +14,7 @@ from mypy_extensions import i64
 from queues.hosts.effect_dispatch import number_of, session_in, tell
 from queues.hosts.found_state import found_digests
 from queues.hosts.host_interfaces import DeadLetterPublisher
-from queues.hosts.id_log import IdLog, is_logged
+from queues.hosts.id_log import IdLog, logged
 from queues.hosts.queue_core import DEFAULT as DEFAULT
 from queues.hosts.queue_core import LAZY, QueueCore
 from queues.hosts.session_users import Users
@@ -252,7 +252,7 @@ class ClassicHost:
                 if self._is_journaled(chunks[taken]):
                     runs.append((effect.message_first, effect.count))
                 taken += 1
-        self._write_ids(known, [each for each in known.take_fresh() if is_logged(each, runs)])
+        self._write_ids(known, logged(known.take_fresh(), runs))
 
     def _write_ids(self, known: KnownIds, fresh: list[Fresh]) -> None:
         if len(fresh) == 0:

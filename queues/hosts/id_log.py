@@ -72,9 +72,16 @@ class IdLog:
         self._entries.append((index, 0 if known is None else known.last))
 
 
-def is_logged(fresh: Fresh, runs: list[tuple[int, int]]) -> bool:
-    """Whether the message that has brought the id is one of these."""
-    return any(first <= fresh[1] < first + count for first, count in runs)
+def logged(fresh: list[Fresh], runs: list[tuple[int, int]]) -> list[Fresh]:
+    """The ids whose messages are in these runs. Both ascend by message, so one pass is enough."""
+    found: list[Fresh] = []
+    place = 0
+    for each in fresh:
+        while place < len(runs) and runs[place][0] + runs[place][1] <= each[1]:
+            place += 1
+        if place < len(runs) and runs[place][0] <= each[1]:
+            found.append(each)
+    return found
 
 
 assert ROW.size == 8 + DIGEST_BYTES
