@@ -76,7 +76,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("warren.node")
 
-SWITCH_INTERVAL_S: Final = 0.0005  # so that the log's thread gets its turn (RAFT-AND-STORAGE 6)
+SWITCH_INTERVAL_S: Final = 0.0005  # so that the log's thread gets the interpreter in time
 GC_THRESHOLDS: Final = (5_000, 3, 3_000)  # young: a millisecond or two; middle: four times that
 SETTLE_DELAY_S: Final = 0.005  # settlements alone are gathered so long
 OBSERVE_S: Final = 1.0  # between looks at clock, memory, disk and heartbeats

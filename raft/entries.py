@@ -1,7 +1,7 @@
 """What a log of a group is made of: entries, and the values around them. No I/O.
 
 An entry is `parts`, bytes that are never joined, and `attached`, bytes that travel with it and are
-stored beside it by the owner of the group (a quorum queue: the bodies of messages, decision 0027).
+stored beside it by the owner of the group (a quorum queue: the bodies of messages, 0011).
 The core looks into neither. Plain classes, for they are made for each entry. Compiled.
 """
 
@@ -18,7 +18,7 @@ CONFIG: Final = 2  # a `Config`, encoded; counts as soon as it is in the log
 ENTRY_OVERHEAD_BYTES: Final = 64  # what an entry counts beside its bytes, for limits
 
 # A term fits above the 40 bits of a counter in a number of 63: numbers that a leader gives are its
-# own (decision 0027).
+# own (0011).
 TERM_MAX: Final = (1 << 23) - 1
 INDEX_MAX: Final = (1 << 62) - 1
 

@@ -73,7 +73,7 @@ log = logging.getLogger("warren.connection")
 WRITE_BYTES: Final = 256 * 1024  # of deliveries, per session and turn
 OUTPUT_BYTES_MAX: Final = 1024 * 1024  # of one turn, above which sessions wait for the next
 VHOST_PREFIX: Final = "vhost:"
-CAPABILITIES: Final = ["LINK_PAIR_V1_0", "ANONYMOUS-RELAY"]  # only what there is (decision 0007)
+CAPABILITIES: Final = ["LINK_PAIR_V1_0", "ANONYMOUS-RELAY"]  # only what there is (0005)
 QUICK_MS: Final = 4_000  # an idle-time-out below needs more ticks than the node gives
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from node.config.settings import Config
 
 PRODUCT: Final = "Warren"
-VERSION: Final = "4.3.0"  # of RabbitMQ, whose behaviour clients may expect (0091)
+VERSION: Final = "4.3.0"  # of RabbitMQ, whose behaviour clients may expect (0005)
 CAPABILITIES: Final = (
     "publisher_confirms",
     "exchange_exchange_bindings",

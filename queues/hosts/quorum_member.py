@@ -423,7 +423,7 @@ class QuorumMember:
         return True
 
     def _work(self, group: Group | None) -> None:
-        """What is done in slices: some of each (0057)."""
+        """What is done in slices: some of each (0009)."""
         if self._outgoing.is_writing:
             self._outgoing.work()
         elif group is not None:

@@ -6,7 +6,7 @@ version u8, index u64, term u64, appended_term u64, next_seq u64 of the machine,
 configuration, the configuration, then what the node wants to find again (`birth`), little-endian.
 The first one of a member is its beginning: index 0, and the configuration it begins with. A machine
 that is taken is frozen, and encoded while it goes on: WORK_SLICES in a turn, and no more than
-UNWRITTEN_MAX of them wait for the disk. In the same way those that come in are decoded (0057).
+UNWRITTEN_MAX of them wait for the disk. In the same way those that come in are decoded (0009).
 
 For another member it is a stream of slices, each with a byte that says of what: the machine's,
 then the bodies of messages below next_seq that are alive here, by ascending number. Where one

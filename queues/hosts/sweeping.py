@@ -1,4 +1,4 @@
-"""Messages that are let go of in slices, because there may be millions of them (0057). Compiled.
+"""Messages that are let go of in slices, because there may be millions of them (0009). Compiled.
 
 `Sweep`: a snapshot has taken the place of a machine, and what that had and the snapshot has not is
 dead; or the machine has passed over bodies that were here. Until they are let go of they count as

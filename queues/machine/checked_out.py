@@ -38,7 +38,7 @@ class Row:
 class Rows:
     """Those of one consumer. Invariant: they are what the consumer holds; `delivery_seq`
     ascends, and so does `order`, but for parts of one row. While a snapshot has a `copy`, no row is
-    changed: another one takes its place (0057)."""
+    changed: another one takes its place (0009)."""
 
     def __init__(self) -> None:
         self.rows: list[Row] = []

@@ -1,4 +1,4 @@
-"""Parts of a queue machine that are encoded bit by bit while the machine goes on (0057). No I/O.
+"""Parts of a queue machine that are encoded bit by bit while the machine goes on (0009). No I/O.
 
 A *source* has a copy of one part that was taken at one moment: sets, columns and the rest share
 what they can with the machine, which copies what it changes (`SeqSet.copy`). Each `take` gives the

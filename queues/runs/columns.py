@@ -2,7 +2,7 @@
 
 `Column` has a small number of every message (level, size). A block of BLOCK messages that all have
 the same number is that number; it becomes an array when they differ, and goes when its last message
-does. `Sparse` has numbers of some messages. A `copy` of either costs little (0057): it shares the
+does. `Sparse` has numbers of some messages. A `copy` of either costs little (0009): it shares the
 blocks, of which those of a column never change for a message that is there. `alike_runs` makes runs
 of values by message.
 """

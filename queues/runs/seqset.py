@@ -5,7 +5,7 @@ taken out of order) cost one run each, 16 bytes and some slack: a million of the
 Runs stand in blocks of at most `BLOCK_RUNS`, so that any single operation moves one block and
 finds it by halving. What a call takes or gives as (first, count) runs is linear in those runs;
 callers that owe the loop short turns go in slices (`take_head`, `split_below`, `runs_from`). A
-`copy` shares the blocks: a set copies a block that is shared before it changes it (0057).
+`copy` shares the blocks: a set copies a block that is shared before it changes it (0009).
 
 Encoded, a set is the number of its runs and then, run by run, the gap since the end of the run
 before (or since 0) and the length of the run. All three are varints: seven bits a byte, the

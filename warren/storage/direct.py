@@ -4,7 +4,7 @@
 
 What a log writes is in the memory of this process for as long as it is needed soon. A second copy
 in the page cache costs a copy, and where memory is filling up a fresh page, which is several times
-the write; to read back what has left that cache costs as much again (docs/decisions/0079). So
+the write; to read back what has left that cache costs as much again (docs/decisions/0010). So
 
 - a write that begins and ends at borders of blocks goes past the cache, as does one that begins
   where the last one of its file, padded with zeros up to such a border, has really ended;

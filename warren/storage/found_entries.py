@@ -3,7 +3,7 @@
 Takes the records of the files, newest file first; the order within a file is that of its records.
 There may be several records for an index: those of truncated tails, and copies that compaction
 made. The one that counts has the highest incarnation, then the highest appended_term (decision
-0028); of copies of it that in the newest file. Where a tail ends that was truncated and not yet
+0027); of copies of it that in the newest file. Where a tail ends that was truncated and not yet
 overwritten only the group can say. Gives the books of the ledger, and the records to the sink.
 
 Entries are kept as runs of `group_log`, cut where anything but the index changes: about 8 bytes for

@@ -636,7 +636,7 @@ class QuorumQueues:
         return found
 
     def _patience_ms(self, queue: LedQueue, has_ended: bool) -> int:
-        """Consumers of a classic queue, mirrored ones too, lose their messages sooner (0110)."""
+        """Consumers of a classic queue, mirrored ones too, lose their messages sooner (0036)."""
         if isinstance(queue, QuorumMember) and queue.mirror.joined > 0:
             return ENDED_MS if has_ended else self._broker.config.cluster.home_down_ms
         return DISCONNECTED_MS

@@ -114,7 +114,7 @@ class Overview:
 
     async def login(self, request: web.Request) -> web.Response:
         """The user has logged in. RabbitMQ also sets a cookie, for its own page: ours
-        keeps none (0050), and no request is let in by one."""
+        keeps none (0047), and no request is let in by one."""
         return json_reply("ok")
 
     async def extensions(self, request: web.Request) -> web.Response:
