@@ -165,6 +165,7 @@ COMPILED = [
     "node/events/internal_publisher.py",
     "node/amqp091/publish_plans.py",
     "node/views/queue_weights.py",
+    "node/connections/client_endpoint.py",
     "node/connections/socket_reading.py",
     "node/amqp091/transaction.py",
     "node/turn.py",

@@ -19,25 +19,21 @@ from node.amqp091.publish_plans import RouteCache
 from node.auth.access import FULL_ACCESS, INTERNAL_USER
 from node.auth.login import Accepted, LoginOutcome, login_refused_text
 from node.auth.login import Refused as LoginRefused
-from node.auth.login_task import LoginTask
 from node.auth.permissions import PermissionCache, vhost_refusal
 from node.auth.sasl import offered
-from node.auth.source import source_of
 from node.auth.token_scopes import TokenAccess
+from node.connections.client_endpoint import AmqpEndpoint
 from node.connections.connection_facts import ConnectionFacts
 from node.connections.socket_reading import ANSWER_BYTES_MAX, Reading, Transport
 from node.definitions.definition_changes import new_name
-from node.events.authors import AMQP, Author
 from node.events.event_sources import tell_channel, tell_consumer_created, tell_consumer_deleted
-from node.events.logs import Ids, ids_of
 from node.oversized import OversizedHeaders
-from node.supervision import tick_or_abort
 from queues.addresses.rate import rate_after
 from queues.hosts.host_interfaces import Steppable
 from queues.queue_host import QueueHost
 from queues.sessions.counts import Counts
-from queues.sessions.credit import CONNECTION, CreditActor, CreditSpec
-from queues.sessions.publishing import Held, Targets
+from queues.sessions.credit import CreditActor, CreditSpec
+from queues.sessions.publishing import Targets
 from warren.wire.amqp091 import methods
 from warren.wire.amqp091.connection import Connection
 from warren.wire.amqp091.events import (
@@ -66,7 +62,7 @@ READABLE_MAX: Final = 1024  # names of queues in a connection's cache
 WRITE_HIGH_BYTES: Final = 1024 * 1024  # in the socket's buffer, above which nothing is added
 
 
-class Endpoint091:
+class Endpoint091(AmqpEndpoint):
     """One connection. States follow the core's; `closing` once a close is under way."""
 
     def __init__(
@@ -78,27 +74,10 @@ class Endpoint091:
         tls: "TlsPeer | None" = None,
         is_web: bool = False,
     ) -> None:
-        self.broker = broker
-        self.tls = tls  # what TLS says of the client; None: it came without
-        self.protocol = (
-            "Web AMQP 0-9-1" if is_web else "AMQP 0-9-1"
-        )  # RabbitMQ's words; over WebSocket
-        self.transport = transport
-        self.peer = peer
-        self.here = here
-        self.name = f"{peer[0]}:{peer[1]} -> {here[0]}:{here[1]}"
-        self.id = broker.identity.new_connection_id()
-        self.connected_at_ms = broker.now_ms()
-        self.vhost = ""
-        self.user = ""
-        self.tags: tuple[str, ...] = ()
-        self.mechanism = ""
-        self.access = broker.access  # or what its token says
-        self.permissions: PermissionCache = broker.no_permissions
+        # RabbitMQ's words; over WebSocket
+        protocol = "Web AMQP 0-9-1" if is_web else "AMQP 0-9-1"
+        super().__init__(broker, transport, peer, here, tls, protocol)
         self.channels: dict[int, Channel091] = {}
-        self.owns_queues = False
-        self.has_published = False
-        self.is_publishing = False  # lately (`node.resources.publish_hold`)
         self.is_amqp10 = False
         self.is_internal = False  # of the node itself (`node.connections.local_dial`)
         self.connection = Connection(
@@ -108,21 +87,12 @@ class Endpoint091:
             broker.monotonic_ms(),
         )
         self.reading = Reading(broker.turn, transport, self.connection, broker.monotonic_ms)
-        self.held = Held()
-        self.reader = CreditActor(self.name, broker.channel_credit, self._on_unblocked, CONNECTION)
         self.is_held_by_address = False  # an address that it publishes to is full
         self._plans: RouteCache | None = None
         self._readable: dict[str, QueueHost] = {}  # queues that the user may read, by name
         self._readable_version = -1
-        self._marked = False
         self._work: list[Channel091] = []  # channels with confirms or deliveries
-        self._writing_paused = False
-        self._closing = False
-        self._lost = False
         self._blocked_told = False
-        self._output_held = False  # close-ok waits for the end of the exclusive queues
-        self._login = LoginTask(broker.logins)
-        self._ticker: asyncio.TimerHandle | None = None  # with a short heartbeat interval
 
     # The socket
 
@@ -131,17 +101,6 @@ class Endpoint091:
         self.connection.holds_publishes = self.broker.alarms.is_set()
         self.connection.start()
         self.mark()
-
-    def data_received(self, data: bytes) -> None:
-        if self._closing and self._lost:
-            return
-        turn = self.broker.turn
-        turn.begin()
-        now = self.reading.receive(data)
-        if len(now) > 0:
-            self._take(now)
-        self.mark()
-        turn.end_if_long()
 
     def _take(self, data: bytes) -> None:
         """Let the core have the bytes, and handle what they mean."""
@@ -153,36 +112,10 @@ class Endpoint091:
             error = ProtocolError(ReplyCode.INTERNAL_ERROR, "internal error", Scope.CONNECTION)
             self._fail_connection(error)
 
-    def eof_received(self) -> bool:
-        """The client closed its side; so do we.
-
-        What it has not read by then, without a close, it will never read: to wait for that would
-        keep its consumers and its exclusive queues.
-        """
-        if not self._closing:
-            self._end_channels()
-            self.transport.abort()
-        return False
-
     def connection_lost(self, error: Exception | None = None) -> None:
-        """The socket is gone: everything that the client held goes back to its queues."""
-        if self._lost:
-            return
-        self._lost = True
-        self._closing = True
-        self._login.cancel()
-        if self._ticker is not None:
-            self._ticker.cancel()
-        self._end_channels()
-        if self.is_held_by_address:
+        if self.is_held_by_address and not self._lost:
             self.broker.addresses.gone(self)
-        self.reader.peer_down_everywhere()
-        if self.owns_queues:
-            self.broker.connections.delete_queues_of(self.id)
-        self.broker.connections.closed(self)
-
-    def pause_writing(self) -> None:
-        self._writing_paused = True
+        super().connection_lost(error)
 
     def resume_writing(self) -> None:
         self._writing_paused = False
@@ -192,20 +125,11 @@ class Endpoint091:
                 self.mark_channel(channel)
         self.mark()
 
-    def tick(self, now_ms: int) -> None:
-        """Heartbeats and deadlines; called about once a second."""
+    def _tick_core(self, now_ms: int) -> bool:
         overdue = self.connection.tick(now_ms)
         for event in overdue:
             self._handle(event)
-        if overdue and self.transport.get_write_buffer_size() > 0:
-            self.transport.abort()  # Who was not heard of for so long will not read that, either.
-        self.mark()
-
-    def _tick_quickly(self, seconds: float) -> None:
-        """Tick more often than the node does, so that heartbeats leave at half their interval."""
-        if tick_or_abort(self, self.broker.monotonic_ms()):
-            loop = asyncio.get_running_loop()
-            self._ticker = loop.call_later(seconds, self._tick_quickly, seconds)
+        return len(overdue) > 0
 
     # Events of the core
 
@@ -225,18 +149,8 @@ class Endpoint091:
         elif isinstance(event, Failed):
             self._failed(event.error)
         elif isinstance(event, Ended):
-            self._end_channels()
+            self._end_all()
             self._end_in_order()
-
-    def _end_in_order(self) -> None:
-        """Close and close-ok: the client's exclusive queues are gone before it hears close-ok."""
-        self._closing = True
-        if not self.owns_queues:
-            self._close_when_sent()
-            return
-        self.owns_queues = False
-        self._output_held = True
-        self.broker.connections.delete_queues_of(self.id, self._close_when_sent)
 
     def _called(self, event: Called) -> None:
         method = event.method
@@ -299,29 +213,13 @@ class Endpoint091:
         if self.is_internal:
             self._logged_in(Accepted(INTERNAL_USER, ("impersonator",)))
             return
-        source = source_of("amqp091", event.mechanism, self.peer, self.here, self.tls)
-        outcome = self._login.begin(event.mechanism, event.response, source, self._login_decided)
-        if outcome is not None:  # Else reading stops until it is known.
-            self._logged_in(outcome)
+        self._check_login("amqp091", event.response)
 
-    def _login_decided(self, outcome: LoginOutcome) -> None:
-        if not self._closing:
-            self._logged_in(outcome)
-            self.mark()
+    def _accept_login(self) -> None:
+        self.connection.accept_login()
+        self._go_on()
 
-    def _logged_in(self, outcome: LoginOutcome) -> None:
-        if isinstance(outcome, Accepted):
-            self.user = outcome.user
-            self.tags = outcome.tags
-            self.access = outcome.access or self.broker.access
-            self.broker.connections.logged_in(self, outcome.expires_at_ms)
-            self.connection.accept_login()
-            self._go_on()
-            return
-        if isinstance(outcome, LoginRefused):
-            log.warning("%s: %s", self.name, outcome.text, extra=self.ids())
-        else:
-            log.warning("%s: malformed SASL response", self.name, extra=self.ids())
+    def _refuse_login(self, text: str, is_refused: bool) -> None:
         self.connection.refuse_login(login_refused_text(self.mechanism))
         self._closing = True
 
@@ -349,11 +247,6 @@ class Endpoint091:
         if 0 < interval_s < QUICK_S:
             self._tick_quickly(interval_s / 4)
         self._go_on()
-
-    def _go_on(self) -> None:
-        """Take in what came behind a login or an open that is decided now."""
-        for event in self.connection.receive(b"", self.broker.monotonic_ms()):
-            self._handle(event)
 
     # Errors
 
@@ -413,7 +306,7 @@ class Endpoint091:
         if self._closing:
             return
         log.warning("%s: %s", self.name, error, extra=self.ids())
-        self._end_channels()
+        self._end_all()
         self.connection.fail(error)
         self._closing = True
         self.mark()
@@ -421,7 +314,7 @@ class Endpoint091:
     def _failed(self, error: ProtocolError) -> None:
         """The core found the peer wrong and has said so."""
         log.warning("%s: %s", self.name, error, extra=self.ids())
-        self._end_channels()
+        self._end_all()
         self._closing = True
         if self.connection.state_name == "closed":
             self._close_when_sent()
@@ -432,20 +325,13 @@ class Endpoint091:
         """An operator or the end of the node closes the connection (320)."""
         self._fail_connection(ProtocolError(ReplyCode.CONNECTION_FORCED, reason, Scope.CONNECTION))
 
-    def abort(self) -> None:
-        """Cut the connection."""
-        self.transport.abort()
+    def _rest_to_send(self) -> bytes:
+        return self.connection.data_to_send()
 
-    def _close_when_sent(self) -> None:
-        if self._lost:
-            return
-        data = self.connection.data_to_send()
-        if data:
-            self.transport.write(data)
-        self.broker.connections.half_closed.begin(self.transport, int(self.connection.heartbeat_s))
-        self.connection_lost()
+    def _heartbeat_s(self) -> float:
+        return float(self.connection.heartbeat_s)
 
-    def _end_channels(self) -> None:
+    def _end_all(self) -> None:
         for channel in list(self.channels.values()):
             channel.end()
             self._channel_over(int(channel.number))
@@ -478,11 +364,6 @@ class Endpoint091:
 
     def is_clogged(self) -> bool:
         return self._writing_paused
-
-    def mark(self) -> None:
-        if not self._marked:
-            self._marked = True
-            self.broker.turn.mark_endpoint(self)
 
     def mark_channel(self, channel: Channel091) -> None:
         if not channel.in_work:
@@ -672,22 +553,11 @@ class Endpoint091:
             self.connection.send(0, methods.ConnectionUnblocked())
         self.mark()
 
-    def _on_unblocked(self) -> None:
-        self.mark()
-
     def trace_changed(self) -> None:
         """Messages of the vhost are traced from now on, or no longer."""
         firehose = self.broker.observers.firehose
         for number, channel in self.channels.items():
             channel.set_trace(firehose.trace_of(self, number))
-
-    def ids(self) -> Ids:
-        """For its lines in the log."""
-        return ids_of(connection=self.name, vhost=self.vhost, user=self.user)
-
-    def author(self) -> Author:
-        """Of the definitions that its client changes."""
-        return Author(self.user, self.peer[0], AMQP)
 
     def channel_count(self) -> int:
         return len(self.channels)

@@ -22,23 +22,16 @@ from node.amqp10.locality import OFF, OFFERED, are_wanted
 from node.amqp10.management import Management
 from node.amqp10.publishing import PublishingLink
 from node.amqp10.sessions import Session10
-from node.auth.login import Accepted, LoginOutcome
-from node.auth.login import Refused as LoginRefused
-from node.auth.login_task import LoginTask
 from node.auth.permissions import PermissionCache, vhost_refusal
 from node.auth.sasl import UNASKED, offered
-from node.auth.source import source_of
 from node.cluster.services.whereis import WhereIs, url_of, urls_told
+from node.connections.client_endpoint import AmqpEndpoint
 from node.connections.connection_facts import ConnectionFacts
 from node.connections.socket_reading import ANSWER_BYTES_MAX, Reading, Transport
-from node.events.authors import AMQP, Author
 from node.events.event_sources import tell_channel, tell_consumer_created, tell_consumer_deleted
-from node.events.logs import Ids, ids_of
-from node.supervision import tick_or_abort
 from queues.routing.pace import RoutingShare
 from queues.sessions.counts import Counts
-from queues.sessions.credit import CONNECTION, CreditActor, CreditSpec
-from queues.sessions.publishing import Held
+from queues.sessions.credit import CreditSpec
 from warren.wire.amqp10.arrivals import Received
 from warren.wire.amqp10.connection import Connection
 from warren.wire.amqp10.errors import Condition, ProtocolError
@@ -77,7 +70,7 @@ CAPABILITIES: Final = ["LINK_PAIR_V1_0", "ANONYMOUS-RELAY"]  # only what there i
 QUICK_MS: Final = 4_000  # an idle-time-out below needs more ticks than the node gives
 
 
-class Endpoint10:
+class Endpoint10(AmqpEndpoint):
     """One connection. `closing` once a close is under way."""
 
     def __init__(
@@ -89,28 +82,13 @@ class Endpoint10:
         tls: "TlsPeer | None" = None,
         is_web: bool = False,
     ) -> None:
-        self.broker = broker
-        self.tls = tls  # what TLS says of the client; None: it came without
+        # RabbitMQ's words; over WebSocket
+        protocol = "Web AMQP 1-0" if is_web else "AMQP 1-0"
+        super().__init__(broker, transport, peer, here, tls, protocol)
         self.is_web = is_web
-        self.protocol = "Web AMQP 1-0" if is_web else "AMQP 1-0"  # RabbitMQ's words; over WebSocket
-        self.transport = transport
-        self.peer = peer
-        self.here = here
-        self.name = f"{peer[0]}:{peer[1]} -> {here[0]}:{here[1]}"
-        self.id = broker.identity.new_connection_id()
-        self.connected_at_ms = broker.now_ms()
-        self.vhost = ""
-        self.user = ""
-        self.tags: tuple[str, ...] = ()
-        self.mechanism = ""
-        self.access = broker.access  # or what its token says
-        self.permissions: PermissionCache = broker.no_permissions
         self.sessions: dict[int, Session10] = {}  # by our channel
         self._parting_count = 0  # of sessions that the client has ended
-        self.has_published = False
-        self.is_publishing = False  # lately (`node.resources.publish_hold`)
         self.is_amqp10 = True
-        self.owns_queues = False
         self.dynamics = Dynamics(self)
         self.hints = LinkHints(self)
         self.connection = Connection(
@@ -118,40 +96,20 @@ class Endpoint10:
             broker.monotonic_ms(),
             offered(broker.config.auth.offered, tls),
         )
-        self.held = Held()
-        self.reader = CreditActor(self.name, broker.channel_credit, self.mark, CONNECTION)
         self.reading = Reading(broker.turn, transport, self.connection, broker.monotonic_ms)
         self._plans: RouteCache | None = None
-        self._marked = False
         self._work: list[PublishingLink] = []  # links with outcomes to tell
         self._first_to_write = 0  # the session that is served first
-        self._writing_paused = False
-        self._closing = False
-        self._lost = False
-        self._output_held = False  # our close waits for the end of the exclusive queues
         self._management: Management | None = None
         self._share = RoutingShare()
         self._waiting: deque[Event] = deque()  # behind messages that are still to be routed
         self._is_stepping_later = False
-        self._login = LoginTask(broker.logins)
-        self._ticker: asyncio.TimerHandle | None = None
 
     # The socket
 
     def start(self) -> None:
         """The codec reads the protocol header itself."""
         self.mark()
-
-    def data_received(self, data: bytes) -> None:
-        if self._closing and self._lost:
-            return
-        turn = self.broker.turn
-        turn.begin()
-        now = self.reading.receive(data)
-        if len(now) > 0:
-            self._take(now)
-        self.mark()
-        turn.end_if_long()
 
     def _take(self, data: bytes) -> None:
         """Let the core have the bytes, and handle what they mean."""
@@ -164,50 +122,19 @@ class Endpoint10:
             log.exception("%s: internal error", self.name, extra=self.ids())
             self._fail(ProtocolError(Condition.INTERNAL_ERROR, "internal error"))
 
-    def eof_received(self) -> bool:
-        """The client closed its side; so do we: what it has not read it will never read."""
-        if not self._closing:
-            self._end_sessions()
-            self.transport.abort()
-        return False
-
     def connection_lost(self, error: Exception | None = None) -> None:
-        """The socket is gone: everything that the client held goes back to its queues."""
-        if self._lost:
-            return
-        self._lost = True
-        self._closing = True
         self._waiting.clear()
-        self._login.cancel()
-        if self._ticker is not None:
-            self._ticker.cancel()
-        self._end_sessions()
-        self.reader.peer_down_everywhere()
-        if self.owns_queues:
-            self.broker.connections.delete_queues_of(self.id)
-        self.broker.connections.closed(self)
-
-    def pause_writing(self) -> None:
-        self._writing_paused = True
+        super().connection_lost(error)
 
     def resume_writing(self) -> None:
         self._writing_paused = False
         self.mark()
 
-    def tick(self, now_ms: int) -> None:
-        """Heartbeats and deadlines; called about once a second."""
+    def _tick_core(self, now_ms: int) -> bool:
         overdue = self.connection.tick(now_ms)
         for event in overdue:
             self._handle(event)
-        if overdue and self.transport.get_write_buffer_size() > 0:
-            self.transport.abort()  # Who was not heard of for so long will not read that, either.
-        self.mark()
-
-    def _tick_quickly(self, seconds: float) -> None:
-        """For a client that wants to hear from us more often than that."""
-        if tick_or_abort(self, self.broker.monotonic_ms()):
-            loop = asyncio.get_running_loop()
-            self._ticker = loop.call_later(seconds, self._tick_quickly, seconds)
+        return len(overdue) > 0
 
     # Events of the core
 
@@ -258,9 +185,9 @@ class Endpoint10:
             if event.response is None and event.mechanism not in UNASKED:
                 self.connection.challenge(b"")
             else:
-                self._begin_login(event.response or b"")
+                self._check_login("amqp10", event.response or b"")
         elif isinstance(event, Responded):
-            self._begin_login(event.response)
+            self._check_login("amqp10", event.response)
         elif isinstance(event, OpenRequested):
             self._open(event.open)
         elif isinstance(event, SessionBegun):
@@ -283,14 +210,13 @@ class Endpoint10:
             self._link_over(event.link)
         elif isinstance(event, Failed):
             log.warning("%s: %s", self.name, event.error, extra=self.ids())
-            self._end_sessions()
+            self._end_all()
             self._closing = True
         elif isinstance(event, Closed):
-            self._end_sessions()
+            self._end_all()
             self._closing = True
         elif isinstance(event, Ended):
-            self._end_sessions()
-            self._closing = True
+            self._end_all()
             self._end_in_order()
 
     def _begin_session(self, core: Session) -> None:
@@ -307,15 +233,6 @@ class Endpoint10:
         self.sessions[int(core.channel)] = mine
         self.broker.connections.channels_opened_count += 1
         tell_channel(self.broker.events, "created", self, int(core.channel))
-
-    def _end_in_order(self) -> None:
-        """The client's exclusive queues are gone before it hears the answer to its close."""
-        if not self.owns_queues:
-            self._close_when_sent()
-            return
-        self.owns_queues = False
-        self._output_held = True
-        self.broker.connections.delete_queues_of(self.id, self._close_when_sent)
 
     def _session_of(self, link: Link) -> Session10 | None:
         session = self.sessions.get(int(link.channel))
@@ -351,7 +268,7 @@ class Endpoint10:
             self.broker.connections.channels_closed_count += 1
             tell_channel(self.broker.events, "closed", self, int(core.channel))
 
-    def _end_sessions(self) -> None:
+    def _end_all(self) -> None:
         for session in list(self.sessions.values()):
             self._session_over(session.core)
         self._work = []
@@ -361,30 +278,11 @@ class Endpoint10:
 
     # Login and vhost
 
-    def _begin_login(self, response: bytes) -> None:
-        source = source_of("amqp10", self.mechanism, self.peer, self.here, self.tls)
-        outcome = self._login.begin(self.mechanism, response, source, self._login_decided)
-        if outcome is not None:  # Else reading stops until it is known.
-            self._logged_in(outcome)
+    def _accept_login(self) -> None:
+        self.connection.accept_login()
+        self._go_on()
 
-    def _login_decided(self, outcome: LoginOutcome) -> None:
-        if not self._closing:
-            self._logged_in(outcome)
-            self.mark()
-
-    def _logged_in(self, outcome: LoginOutcome) -> None:
-        if isinstance(outcome, Accepted):
-            self.user = outcome.user
-            self.tags = outcome.tags
-            self.access = outcome.access or self.broker.access
-            self.broker.connections.logged_in(self, outcome.expires_at_ms)
-            self.connection.accept_login()
-            self._go_on()
-            return
-        if isinstance(outcome, LoginRefused):
-            log.warning("%s: %s", self.name, outcome.text, extra=self.ids())
-        else:
-            log.warning("%s: malformed SASL response", self.name, extra=self.ids())
+    def _refuse_login(self, text: str, is_refused: bool) -> None:
         self.connection.refuse_login()
         self._closing = True
         self._close_when_sent()
@@ -433,19 +331,13 @@ class Endpoint10:
             properties=properties,
         )
 
-    def _go_on(self) -> None:
-        """Handle what waits, and what came behind a login or an open that is decided now."""
-        if not self._lost:
-            self._take(b"")
-            self.mark()
-
     # The end
 
     def _fail(self, error: ProtocolError) -> None:
         if self._closing:
             return
         log.warning("%s: %s", self.name, error, extra=self.ids())
-        self._end_sessions()
+        self._end_all()
         self.connection.close(error)
         self._closing = True
         self.mark()
@@ -454,19 +346,11 @@ class Endpoint10:
         """An operator or the end of the node closes the connection."""
         self._fail(ProtocolError(Condition.CONNECTION_FORCED, reason))
 
-    def abort(self) -> None:
-        """Cut the connection."""
-        self.transport.abort()
+    def _rest_to_send(self) -> bytes:
+        return self.connection.data_to_send()
 
-    def _close_when_sent(self) -> None:
-        if self._lost:
-            return
-        data = self.connection.data_to_send()
-        if data:
-            self.transport.write(data)
-        patience_ms = int(self.connection.limits.idle_time_out_ms)
-        self.broker.connections.half_closed.begin(self.transport, patience_ms / 1000)
-        self.connection_lost()
+    def _heartbeat_s(self) -> float:
+        return int(self.connection.limits.idle_time_out_ms) / 1000
 
     # What sessions and links ask (node.amqp10.owner.Owner10)
 
@@ -543,11 +427,6 @@ class Endpoint10:
 
     def must_wait(self) -> bool:
         return self._share.must_wait(self.plans().is_spent())
-
-    def mark(self) -> None:
-        if not self._marked:
-            self._marked = True
-            self.broker.turn.mark_endpoint(self)
 
     def mark_link(self, link: PublishingLink) -> None:
         if not link.in_work:
@@ -652,14 +531,6 @@ class Endpoint10:
 
     def consumer_deleted(self, channel: int, link: ConsumingLink) -> None:
         tell_consumer_deleted(self.broker.events, self, channel, link.link.name, link.host)
-
-    def ids(self) -> Ids:
-        """For its lines in the log."""
-        return ids_of(connection=self.name, vhost=self.vhost, user=self.user)
-
-    def author(self) -> Author:
-        """Of the definitions that its client changes."""
-        return Author(self.user, self.peer[0], AMQP)
 
     def channel_count(self) -> int:
         return len(self.sessions)
