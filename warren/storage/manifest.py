@@ -13,12 +13,13 @@ after its SEAL is durable, and its row is removed before its name is.
 
 The list is one file with two equal copies of the rows, overwritten one after the other. A crash
 between the two leaves one sound copy, the older or the newer one; both are true then. It is
-overwritten in place so that writing it needs no space on a full disk.
+overwritten in place so that writing it needs no space on a full disk. The copy that is known to be
+sound is overwritten last: the other one may be torn by an earlier crash or a failed write.
 """
 
 import os
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from struct import Struct
 from typing import Final, final
@@ -174,6 +175,7 @@ class Manifest:
         self._number = 0
         self._handle = -1
         self._capacity = 0
+        self._sound_at = 0  # where a copy is that is durable and sound
         self._is_written = False  # what is on disk is what `rows` says
         self._lock = threading.Lock()  # held while the list is written
         self._rows_lock = threading.Lock()  # held for a moment, for the loop thread waits for it
@@ -184,16 +186,21 @@ class Manifest:
             return False
         self._capacity = self._disk.size(self.path) // 2
         self._handle = self._disk.open(self.path)
+        self._disk.fsync(self._handle)  # A killed process may have left a write in the cache.
         copies = [self._disk.pread(self._handle, self._capacity, at) for at in (0, self._capacity)]
-        return self.take_copy(copies)
+        taken = self.take_copy(copies)
+        self._sound_at = 0 if taken is None else self._capacity * taken
+        return taken is not None
 
-    def take_copy(self, copies: Iterable[bytes]) -> bool:
-        """Take the rows of the newest sound copy; False: there is none."""
-        found = [each for each in map(decode, copies) if each is not None]
-        if found:
-            self._number, rows = max(found, key=lambda each: each[0])
-            self.rows = {row.file_id: row for row in rows}
-        return bool(found)
+    def take_copy(self, copies: Sequence[bytes]) -> int | None:
+        """Take the rows of the newest sound copy and return its index; None: there is none."""
+        taken: int | None = None
+        for index, found in enumerate(map(decode, copies)):
+            if found is not None and (taken is None or found[0] > self._number):
+                taken = index
+                self._number, rows = found
+                self.rows = {row.file_id: row for row in rows}
+        return taken
 
     def add(self, row: Listed) -> None:
         """The file is there, durably."""
@@ -243,8 +250,9 @@ class Manifest:
                 if len(content) > self._capacity:
                     raise
         padded = content.ljust(-(-len(content) // BLOCK_BYTES) * BLOCK_BYTES, b"\0")
-        for at in (0, self._capacity):
+        for at in (self._capacity - self._sound_at, self._sound_at):
             self._disk.pwritev(self._handle, [padded], at, True)
+            self._sound_at = at
         return rows
 
     def _grow(self, content: bytes) -> None:
@@ -270,6 +278,7 @@ class Manifest:
         self.close()
         self._handle = handle
         self._capacity = capacity
+        self._sound_at = 0
 
     def close(self) -> None:
         if self._handle >= 0:

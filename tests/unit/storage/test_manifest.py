@@ -2,12 +2,13 @@
 
 import errno
 from contextlib import suppress
+from random import Random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.sim.storage.sim_disk import SimDisk
+from tests.sim.storage.sim_disk import Crashed, SimDisk
 from warren.storage.manifest import (
     CAPACITY_BYTES,
     NAME,
@@ -137,3 +138,40 @@ def test_list_that_cannot_be_made_larger_is_written_later(call: str) -> None:
     manifest.write()
     assert sorted(reloaded(disk.left_behind())) == [1, 2, 3]
     assert disk.list("/data") == [NAME]
+
+
+def halves(disk: SimDisk) -> list[bytes]:
+    content = bytes(disk.names[PATH].cached)
+    return [content[: len(content) // 2], content[len(content) // 2 :]]
+
+
+def write_torn(disk: SimDisk, files: int, crash_in: int) -> SimDisk:
+    """Start on this disk, write a longer list, and cut the power at that step of the disk."""
+    manifest = Manifest(disk, "/data")
+    assert manifest.load()
+    for file_id in range(1, files + 1):
+        manifest.add(sealed(file_id, 20))
+    disk.crash_in = crash_in
+    with suppress(Crashed):
+        manifest.write()
+    return disk
+
+
+@pytest.mark.parametrize("second", range(6))
+@pytest.mark.parametrize("first", range(6))
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_two_crashes_leave_a_sound_copy(first: int, second: int, is_killed: bool) -> None:
+    """After the first crash one copy may be torn, or be in the cache alone: the next write must
+    not begin with the other one."""
+    random = Random(first * 6 + second)
+    for _ in range(20):
+        disk = SimDisk()
+        manifest = Manifest(disk, "/data")
+        for file_id in range(1, 8):
+            manifest.add(sealed(file_id, 20))
+        manifest.write()
+        write_torn(disk, 9, first)
+        again = write_torn(disk.left_behind() if is_killed else disk.crash(random), 12, second)
+        image = again.crash(random)
+        sound = [found for found in map(decode, halves(image)) if found is not None]
+        assert sound, f"both copies are torn: crashes at steps {first} and {second}"
