@@ -78,6 +78,14 @@ class Chunk:
         """Bytes of all messages, frames included."""
         return self.bytes_between(0, self.count())
 
+    def twin(self) -> "Chunk":
+        """Another chunk of the same messages, for one who keeps and drops it by itself. The bytes
+        are in memory, and are the same."""
+        assert self.data is not None
+        twin = Chunk(self.format_tag, self.data, self.base, self.offsets, self.info, self.names)
+        twin.traits = self.traits
+        return twin
+
     def bytes_between(self, first: i64, last: i64) -> i64:
         """Bytes of messages first..last-1, frames included."""
         return i64(read_i32_le(self.offsets, 4 * last)) - i64(read_i32_le(self.offsets, 4 * first))

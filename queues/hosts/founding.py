@@ -14,7 +14,7 @@ from typing import Final
 
 from queues.hosts.classic import ClassicHost
 from queues.hosts.host_interfaces import Steps
-from queues.hosts.quorum_entry import cut_of, twin_of
+from queues.hosts.quorum_entry import cut_of
 from queues.machine.commands import SessionId
 from queues.queue_host import PublishingOnly, SessionSink
 from queues.sessions.credit import CreditActor, CreditSpec
@@ -102,7 +102,7 @@ class Founding(PublishingOnly):
             if view is None:
                 return False
             piece = cut_of(view.chunk, view.index, view.count)
-            own = twin_of(piece) if piece is view.chunk else piece
+            own = piece.twin() if piece is view.chunk else piece
             core.store.release(first, view.count)
             core.store.add(first, own, 0, view.count, True)
             core.journal.write_now(own, core.uid, first, now_ms)

@@ -147,15 +147,6 @@ def _take_head(content: bytes, at: i64) -> tuple[int, Chunk, int, int]:
     return first, Chunk(form, None, base, offsets, info, names), int(at), size
 
 
-def twin_of(chunk: Chunk) -> Chunk:
-    """Another chunk of the same messages, for one who keeps and drops it by itself. The bytes are
-    in memory, and are the same."""
-    assert chunk.data is not None
-    twin = Chunk(chunk.format_tag, chunk.data, chunk.base, chunk.offsets, chunk.info, chunk.names)
-    twin.traits = chunk.traits
-    return twin
-
-
 def cut_of(chunk: Chunk, index: i64, count: i64) -> Chunk:
     """A chunk of messages index.. alone; the bytes are in memory."""
     if index == 0 and count == chunk.count():

@@ -39,7 +39,6 @@ from queues.hosts.quorum_entry import (
     is_acknowledgement,
     put_run,
     take_attached,
-    twin_of,
 )
 from queues.hosts.quorum_recovery import born_in, is_mirror, mirror_birth
 from queues.hosts.quorum_snapshot import Incoming, Outgoing, Shelf, Slicing, Standing
@@ -229,7 +228,7 @@ class QuorumMember:
         core = self.core
         self._entries.adopt(sink)
         if chunk is not None:
-            own = twin_of(chunk)
+            own = chunk.twin()
             enqueue = enqueue_of(command)
             assert enqueue is not None
             if enqueue.traits is None:

@@ -23,7 +23,6 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from queues.hosts.host_interfaces import Steps
-from queues.hosts.quorum_entry import twin_of
 from queues.hosts.quorum_member import next_change
 from queues.hosts.quorum_snapshot import Shelf, Standing
 from queues.machine.commands import (
@@ -146,6 +145,7 @@ class StreamMember:
         )
         self._saved: OutgoingFiles | None = None
         self._incoming: IncomingFiles | None = None
+        self._loss_saved: Callable[[], None] | None = None
 
     # What listings and sessions see
 
@@ -203,7 +203,7 @@ class StreamMember:
         if chunk is not None:
             count = int(chunk.count())
             sink.credit.send(self.credit, count)
-            waiting.chunks.append(twin_of(chunk))  # Its owner may let go of the bytes.
+            waiting.chunks.append(chunk.twin())  # Its owner may let go of the bytes.
             waiting.owed.append((sink.credit, count))
         self._mark()
         return True
@@ -332,6 +332,8 @@ class StreamMember:
         self._take_snapshot(group)
         if self._expiry.has_cut:  # Another snapshot is being written, or the entry is not durable.
             self._turn.wake_host(self, now_ms + EXPIRY_MS)
+            if self.term > 0 and self.applied_index == group.raft.snapshot_index:
+                group.propose(encode_entry(now_ms, (), ()))  # A snapshot needs a new index.
 
     # GroupOwner: the log
 
@@ -574,11 +576,9 @@ class StreamMember:
     def _take_snapshot(self, group: Group) -> None:
         behind = self.applied_index - group.raft.snapshot_index
         share = LATE if group.raft.is_sending_snapshot else 1
-        is_due = (
-            behind >= share * self._snapshot_entries
-            or self._unsaved_bytes >= share * SNAPSHOT_BYTES
-            or (self._expiry.has_cut and share == 1)
-        )
+        is_due = behind >= share * self._snapshot_entries
+        is_due = is_due or self._unsaved_bytes >= share * SNAPSHOT_BYTES
+        is_due = is_due or (self._expiry.has_cut and share == 1 and behind > 0)
         if not is_due or self._is_saving or group.raft.snapshot_limit < self.applied_index:
             return
         self._is_saving = True
@@ -619,6 +619,7 @@ class StreamMember:
                 done()
             elif self._group is not None:
                 self._group.snapshot_taken(point)
+            self._tell_loss_saved()
 
         writer.commit(saved)
 
@@ -662,9 +663,8 @@ class StreamMember:
         _, state, segments = decode_state(incoming.state)
         self._incoming = None
         self._is_saving = True
-        old = self.log
+        old, self._files = self.log, incoming.files
         self._generation += 1
-        self._files = incoming.files
         own = encode_state(self._generation, state, segments)
 
         def installed() -> None:
@@ -745,12 +745,24 @@ class StreamMember:
         self._saved = self._outgoing(index, content, segments)
 
     def drop_damaged(self) -> None:
-        """An operator accepts the loss: go on with the segments whose files are whole."""
+        """An operator accepts the loss: go on with the segments whose files are whole. A crash
+        before the next snapshot brings the damage back (`when_loss_is_saved`)."""
         self.fault = ""
         kept = self._files.open_whole(self.log.segments)
         self._use(self.machine, kept)
         self._expiry.has_cut = True  # The next start must not miss them again.
         self._saved = None
+
+    def when_loss_is_saved(self, done: Callable[[], None]) -> None:
+        """Call back when the loss is durable, or the member has left the group."""
+        self._loss_saved = done
+        if self._group is None:
+            self._tell_loss_saved()
+
+    def _tell_loss_saved(self) -> None:
+        done, self._loss_saved = self._loss_saved, None
+        if done is not None:
+            done()
 
     def recovered(self) -> None:
         """All was found."""
@@ -767,6 +779,7 @@ class StreamMember:
         self.leader = 0
         self._group = None
         self._open.clear()
+        self._tell_loss_saved()
 
     def leave(self) -> None:
         """The stream is deleted, or the group has no member here any more."""

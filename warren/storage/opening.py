@@ -72,9 +72,7 @@ class Opening:
         copies = [] if self._proof is None else self._proof.load()
         names = self._disk.list(self._directory)
         has_files = any(name.startswith((LIST_NAME, WAL_PREFIX, SEGMENT_PREFIX)) for name in names)
-        if manifest.load() or (
-            not has_files and manifest.take_copy(copies) is not None
-        ):
+        if manifest.load() or (not has_files and manifest.take_copy(copies) is not None):
             self._listed = manifest.rows
             self.last_file_id = max(self._listed, default=0)
             self.last_index = max([row.last for row in self._listed.values()], default=0)

@@ -367,7 +367,7 @@ class QuorumQueues:
                 del self.damaged[uid]
                 self._rejoin(uid, member, group)
                 damages.serve(self.host(queue))
-                done()
+                member.when_loss_is_saved(done)
                 return
         else:
             assert isinstance(member, QuorumMember)

@@ -11,7 +11,6 @@ from queues.hosts.quorum_entry import (
     put_run,
     take_attached,
     take_runs,
-    twin_of,
 )
 from queues.machine.commands import BadCommand, Enqueue, Numbered, SessionId, Tick
 from queues.message import FORMAT_10, Chunk
@@ -90,6 +89,6 @@ def test_a_whole_chunk_is_not_copied() -> None:
     assert put_run(1, chunk, 0, 2)[1] is chunk.data
     assert cut_of(chunk, 0, 2) is chunk
     assert payloads_of(cut_of(chunk, 1, 1)) == [b"two"]
-    twin = twin_of(chunk)
+    twin = chunk.twin()
     assert twin is not chunk
     assert twin.data is chunk.data
