@@ -18,6 +18,7 @@ Without a C compiler, or when compiling fails, the wheel is pure and this is sai
 import argparse
 import fcntl
 import hashlib
+import importlib.metadata
 import os
 import re
 import shutil
@@ -106,7 +107,7 @@ def prepare(kind: str) -> Path:
         return python
     if not python.exists():
         say(f"creating {folder.name}")
-        create(folder)
+        create(folder, with_pip=kind != "run" or not own_pip_installs_elsewhere())
     say(f"installing what {folder.name} needs")
     # A node compiles what it imports; compiling all of it first delays its first start.
     pip(python, "install", *(["--no-compile"] if kind == "run" else []), *needed)
@@ -142,10 +143,20 @@ def move_script(path: Path, old: Path, new: Path) -> None:
         path.write_bytes(after)
 
 
-def create(folder: Path) -> None:
-    """A virtual environment with pip in it."""
+def own_pip_installs_elsewhere() -> bool:
+    """Whether this interpreter has a pip with `--python`: 22.3 or later."""
     try:
-        run([sys.executable, "-m", "venv", "--clear", str(folder)])
+        found = importlib.metadata.version("pip").split(".")
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return (int(found[0]), int(found[1])) >= (22, 3)
+
+
+def create(folder: Path, with_pip: bool) -> None:
+    """A virtual environment; pip in it takes as long as all the rest of a first start."""
+    options = [] if with_pip else ["--without-pip"]
+    try:
+        run([sys.executable, "-m", "venv", "--clear", *options, str(folder)])
     except SetupFailed as failure:
         shutil.rmtree(folder, ignore_errors=True)
         hint = "if it is missing: apt-get install python3-venv"
@@ -319,9 +330,12 @@ def keep(built: Path, digest: str) -> Path:
 
 
 def pip(python: Path, *arguments: str, pure: bool = False) -> None:
-    """Run pip of an environment; show nothing but progress unless it fails."""
+    """Run pip for an environment; show nothing but progress unless it fails."""
+    has_pip = any(python.parent.parent.glob("lib/python*/site-packages/pip"))
+    command = [str(python), "-m", "pip"] if has_pip else [sys.executable, "-m", "pip"]
+    command += [] if has_pip else ["--python", str(python)]
     options = ["--disable-pip-version-check"]
-    run([str(python), "-m", "pip", *arguments, *options], {"WARREN_PURE": "1"} if pure else {})
+    run([*command, *arguments, *options], {"WARREN_PURE": "1"} if pure else {})
 
 
 def run(command: Sequence[str], environment: dict[str, str] | None = None) -> None:

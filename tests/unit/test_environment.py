@@ -1,9 +1,11 @@
 """Environments that are set up, and what goes into a wheel."""
 
+import importlib.metadata
 import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -82,3 +84,52 @@ def test_the_image_builds_its_wheel_as_a_user_would(tmp_path: Path) -> None:
     steps = build_steps(tmp_path)
     assert f"pip wheel --no-cache-dir --wheel-dir {tmp_path}/source/deploy/wheelhouse" in steps
     assert "--no-build-isolation" not in steps
+
+
+@pytest.mark.parametrize(
+    ("version", "serves"), [("22.2.2", False), ("22.3", True), ("23.2.1", True), (None, False)]
+)
+def test_an_environment_gets_no_pip_if_that_of_the_caller_installs_into_others(
+    version: str | None, serves: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def found(name: str) -> str:
+        if version is None:
+            raise importlib.metadata.PackageNotFoundError(name)
+        return version
+
+    monkeypatch.setattr(importlib.metadata, "version", found)
+    assert environment.own_pip_installs_elsewhere() is serves
+
+
+def test_pip_serves_an_environment_without_pip(tmp_path: Path) -> None:
+    if not environment.own_pip_installs_elsewhere():
+        pytest.skip("pip of this Python is too old")
+    folder = tmp_path / "venv"
+    environment.create(folder, with_pip=False)
+    environment.pip(folder / "bin" / "python", "list", "--format=freeze")
+    assert not list(folder.glob("lib/python*/site-packages/pip"))
+    with pytest.raises(environment.SetupFailed, match="no-such-file"):
+        environment.pip(folder / "bin" / "python", "install", str(tmp_path / "no-such-file.whl"))
+
+
+def test_progress_of_a_build_is_shown_while_pip_is_silent(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """What setup.py says reaches the user line by line; the rest only if the build fails."""
+    script = "print('warren: compiling: 20 C files left', flush=True); print('gcc -c x.c')"
+    environment.run([sys.executable, "-c", script])
+    assert capfd.readouterr().err == "environment: compiling: 20 C files left\n"
+    with pytest.raises(environment.SetupFailed, match="gcc -c"):
+        environment.run([sys.executable, "-c", f"{script}; raise SystemExit(1)"])
+
+
+def test_setup_counts_the_c_files_that_are_left(capfd: pytest.CaptureFixture[str]) -> None:
+    text = (ROOT / "setup.py").read_text("utf-8").partition("\ncompiled = ")[0]
+    names: dict[str, Any] = {}
+    exec(compile(text, "setup.py", "exec"), names)
+    command = object.__new__(names["CompileModules"])
+    command.left, command.step = 20, 5
+    for _ in range(20):
+        command.count_down()
+    said = capfd.readouterr().err.splitlines()
+    assert said == [f"warren: compiling: {left} C files left" for left in (15, 10, 5, 0)]
