@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import json
+import logging
 import socket
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -497,16 +498,14 @@ def test_a_long_list_is_made_in_slices_and_the_loop_turns_meanwhile() -> None:
     with_api(test, fake)
 
 
-async def ask_and_not_read(port: int) -> asyncio.StreamWriter:
+async def ask_and_not_read(port: int, path: str = "/api/queues") -> asyncio.StreamWriter:
     """A client with a tiny buffer that asks for a long list and never reads of it."""
     plain = socket.socket()
     plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     plain.connect(("127.0.0.1", port))
     _, writer = await asyncio.open_connection(sock=plain, limit=1024)
     login = base64.b64encode(b"root:pw-root").decode()
-    writer.write(
-        f"GET /api/queues HTTP/1.1\r\nHost: h\r\nAuthorization: Basic {login}\r\n\r\n".encode()
-    )
+    writer.write(f"GET {path} HTTP/1.1\r\nHost: h\r\nAuthorization: Basic {login}\r\n\r\n".encode())
     await writer.drain()
     return writer
 
@@ -549,6 +548,38 @@ def test_a_client_that_leaves_or_never_reads_ends_its_request(
     asyncio.run(asyncio.wait_for(run(), 8))
     assert made < 20_000
     assert [each for each in caplog.records if each.levelname == "ERROR"] == []
+
+
+@pytest.mark.parametrize(
+    "path", ["/metrics", "/metrics/per-object", "/metrics/detailed?family=queue_metrics"]
+)
+def test_a_client_that_leaves_during_metrics_makes_no_trace(
+    path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    fake = broker()
+    fake.queues = {("/", f"q{n}"): queue_view("/", f"q{n}") for n in range(3000)}
+    faults: list[dict[str, Any]] = []
+
+    async def run() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda loop, fault: faults.append(fault))
+        rights = access()
+        harness = LoginChecks(rights, LoginRules(loopback_users=()))
+        server = ManagementServer(Context(fake, rights, harness, FakeOperations()))
+        port = await server.start("127.0.0.1", 0)
+        before = len(asyncio.all_tasks())
+        for passes in (0, 1, 2, 4, 8, 16, 32):  # of the loop, before the client leaves
+            writer = await ask_and_not_read(port, path)
+            for _ in range(passes):
+                await asyncio.sleep(0)
+            writer.transport.abort()
+            while len(asyncio.all_tasks()) > before:
+                await asyncio.sleep(0.001)
+        await server.stop()
+        harness.close()
+
+    asyncio.run(asyncio.wait_for(run(), 60))
+    assert faults == []
+    assert [each.getMessage() for each in caplog.records if each.levelno > logging.INFO] == []
 
 
 def test_a_slash_at_the_end_of_a_path_makes_no_difference() -> None:

@@ -105,7 +105,9 @@ def test_a_node_that_is_not_there_is_69_and_a_url_that_is_none_is_64(
     url: str, code: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["--node-url", url, "ping"]) == code
-    assert capsys.readouterr().err.startswith("warrenctl: ")
+    said = capsys.readouterr().err
+    assert said.startswith("warrenctl: ")
+    assert code != 69 or "--node-url URL or WARREN_CTL_URL names the node to ask" in said
 
 
 def test_a_refused_login_is_77(capsys: pytest.CaptureFixture[str]) -> None:
