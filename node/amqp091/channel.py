@@ -77,7 +77,6 @@ class Channel091:
         self._credit = CreditActor(name, owner.credit_spec(), self._on_unblocked, CHANNEL)
         self.counts: Counts = owner.counts
         self._held = held
-        self.publisher = Publisher(self, self.counts, held)
         self.deliveries = Deliveries(self, self, connection, number, self.counts, owner.oversized)
         self.deliveries.spans_quorum = owner.quorum_global_qos()
         self.getting = Getting(
@@ -85,6 +84,7 @@ class Channel091:
         )
         self.rate: ProducerRate | None = None  # of its publishes, if their address has one
         self.plans: PlanCache = owner.plan_cache()
+        self.publisher = Publisher(self, self.counts, held, self.plans.hand_overs)
         self.current_queue = ""  # queue.declare remembers the last name
         self.flow_active = True
         self.ended = False
@@ -92,6 +92,7 @@ class Channel091:
         self._busy = False
         self._share = RoutingShare()
         self._resuming = False
+        self._is_handing_over = False  # of a publish for very many queues, some are left
         self._stash: deque[Publishes | Settles | Called] = deque()
         self.stash_bytes: i64 = 0
         self._awaited: Callable[[int, int], None] | None = None
@@ -249,7 +250,16 @@ class Channel091:
 
     def step(self, now_ms: i64) -> None:
         """Go on with publishes for which the last turn had no time (`Steppable`)."""
-        if not self.ended:
+        if not self.ended and not self._is_handing_over:
+            self._share.waited()
+            self.resume()
+
+    def _handed_over(self) -> None:
+        """All queues have what was published."""
+        self._is_handing_over = False
+        if self.ended:
+            self._leave_queues()
+        elif not self._proposed and self._awaiting_uid == 0:  # Else an answer is to come first.
             self._share.waited()
             self.resume()
 
@@ -312,6 +322,10 @@ class Channel091:
         self.publisher.now_s = perf_counter()
         if self.publisher.publish(event, plans):
             self.owner.mark_channel(self)
+        if self.publisher.is_behind and not self._is_handing_over:
+            self._is_handing_over = True
+            self._busy = True
+            self.owner.hand_over(self.publisher, self._handed_over)
         if self.publisher.gate is not None:
             self.owner.weigh_gate(self, int(count))
 
@@ -818,10 +832,15 @@ class Channel091:
         self._count_stash(-self.stash_bytes)
         if self._transaction is not None:
             self._transaction.let_go()
-        self.publisher.let_go()
         self.getting.give_back()
         self._leaving = list(self.deliveries.consumers.values())
         self.deliveries.end()
+        if not self._is_handing_over:
+            self._leave_queues()
+
+    def _leave_queues(self) -> None:
+        """Behind all that was published."""
+        self.publisher.let_go()
         hosts: dict[int, QueueHost] = dict(self.deliveries.hosts)
         for uid, outbox in self.publisher.outboxes.items():
             hosts[uid] = outbox.host

@@ -8,7 +8,7 @@ from queues.hosts.host_interfaces import Steppable
 from queues.queue_host import QueueHost
 from queues.sessions.counts import Counts
 from queues.sessions.credit import CreditSpec
-from queues.sessions.publishing import Targets
+from queues.sessions.publishing import Publisher, Targets
 from warren.wire.amqp091.events import Called, Publishes, Settles
 from warren.wire.amqp091.methods import Method
 from warren.wire.errors import ProtocolError
@@ -47,6 +47,9 @@ class Owner(Protocol):
 
     def is_clogged(self) -> bool:
         """Whether the peer does not take what was sent."""
+
+    def hand_over(self, publisher: Publisher, done: Callable[[], None]) -> None:
+        """Hand the rest of a publish to its queues in the turns that follow; then `done`."""
 
     def mark(self) -> None:
         """There is something to send at the end of this turn."""

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Protocol
 
 from queues.queue_host import QueueHost
-from queues.sessions.publishing import Targets
+from queues.sessions.publishing import HandOverRoom, Targets
 from warren.wire.amqp091.events import Publishes
 from warren.wire.errors import ProtocolError
 
@@ -73,6 +73,10 @@ class PlanCache(Protocol):
     @property
     def version(self) -> int:
         """Of the definitions that plans are made of, as of the last `refresh`."""
+
+    @property
+    def hand_overs(self) -> HandOverRoom:
+        """What this turn has left for messages that go to many queues."""
 
     def is_spent(self) -> bool:
         """Whether this turn has no time left for `make`, or to look at single messages."""

@@ -23,7 +23,7 @@ from queues.routing.content import Content, Content091
 from queues.routing.copies import copies_of, may_copy, may_copy_at, without_hidden
 from queues.routing.pace import RoutingPace
 from queues.routing.router import NO_CONTENT, Route, Router, never
-from queues.sessions.publishing import Gate, Targets
+from queues.sessions.publishing import Gate, HandOverRoom, Targets
 from warren.wire.amqp091.events import INFO_EXPIRATION, INFO_HEADERS, INFO_USER_ID, Publishes
 from warren.wire.amqp091.properties import expiration_of, user_id_of
 from warren.wire.buffer import BytesWriter, read_i32_le, write_i32_le
@@ -113,6 +113,10 @@ class RouteCache:
     @property
     def version(self) -> int:
         return self._version
+
+    @property
+    def hand_overs(self) -> HandOverRoom:
+        return self._pace.hand_overs
 
     def is_spent(self) -> bool:
         return self._pace.is_spent()

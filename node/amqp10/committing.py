@@ -1,7 +1,8 @@
 """The publishes of one transaction on their way to queues, after its commit. Compiled.
 
 The session that the queues know (their `SessionSink`) lives as long as the commit. All messages are
-handed down in one turn; `done` is called once every queue has confirmed or refused its own.
+handed down in one turn, or several if one is for very many queues; `done` is called once every
+queue has confirmed or refused its own.
 """
 
 from collections.abc import Callable
@@ -27,9 +28,10 @@ class Commit(PublishingOnly):
         self._done: Callable[[bool], None] | None = done
         self._session = owner.broker.identity.new_session()
         self._credit = CreditActor(name, owner.credit_spec(), None, LINK)
-        self._publisher = Publisher(self, owner.counts, owner.held)
+        self._publisher = Publisher(self, owner.counts, owner.held, owner.plans().hand_overs)
         self._publisher.confirming = True
         self._is_refused = False
+        self._is_handing_over = False
 
     @property
     def session(self) -> SessionId:
@@ -53,13 +55,27 @@ class Commit(PublishingOnly):
             else:
                 self._owner.count_published(int(count))
                 publisher.publish_transfers(each.run, each.targets, each.names)
+        if publisher.is_behind:
+            self._is_handing_over = True
+            self._owner.hand_over(publisher, self._handed_over)
         self._judge()
+
+    def _handed_over(self) -> None:
+        """All queues have what was published."""
+        self._is_handing_over = False
+        if self._done is None:
+            self._leave_queues()
 
     def end(self) -> None:
         """No caller waits for the outcome: what is on its way goes on."""
         if self._done is None:
             return
         self._done = None
+        if not self._is_handing_over:
+            self._leave_queues()
+
+    def _leave_queues(self) -> None:
+        """Behind all that was published."""
         self._publisher.let_go()
         for outbox in self._publisher.outboxes.values():
             outbox.host.command(self, EndSession(self._session))

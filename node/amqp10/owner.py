@@ -14,7 +14,7 @@ from queues.queue_host import QueueHost
 from queues.routing.content import Content
 from queues.sessions.counts import Counts
 from queues.sessions.credit import CreditSpec
-from queues.sessions.publishing import Held, Targets
+from queues.sessions.publishing import Held, Publisher, Targets
 from warren.wire.errors import ProtocolError
 
 if TYPE_CHECKING:
@@ -147,6 +147,9 @@ class Owner10(Protocol):
 
     def call_later(self, ms: int, call: Callable[[], None]) -> "Timer":
         """`call` comes within a turn."""
+
+    def hand_over(self, publisher: Publisher, done: Callable[[], None]) -> None:
+        """Hand the rest of a publish to its queues in the turns that follow; then `done`."""
 
     def container_id(self) -> str:
         """Of the client."""

@@ -90,9 +90,10 @@ class PublishingLink(PublishingOnly):
         self._session = owner.broker.identity.new_session()
         name = f"{owner.name} {link.name}"
         self._credit = CreditActor(name, owner.credit_spec(), None, LINK)
-        self.publisher = Publisher(self, owner.counts, owner.held)
-        self.publisher.confirming = True
         self.plans = owner.plans()
+        self.publisher = Publisher(self, owner.counts, owner.held, self.plans.hand_overs)
+        self._is_handing_over = False  # of a publish for very many queues, some are left
+        self.publisher.confirming = True
         self._key = b"" if names is None else names + b"\x00"
         self._plan: Plan | None = None  # of an exchange; what flows tell of it
         self.trace: Tracing | None = None  # while messages of the vhost are traced
@@ -254,9 +255,20 @@ class PublishingLink(PublishingOnly):
         if self.is_over:
             return
         self.is_over = True
-        self.publisher.let_go()
         if self._is_held:
             self.owner.broker.addresses.gone(self)
+        if not self._is_handing_over:
+            self._leave_queues()
+
+    def _handed_over(self) -> None:
+        """All queues have what was published."""
+        self._is_handing_over = False
+        if self.is_over:
+            self._leave_queues()
+
+    def _leave_queues(self) -> None:
+        """Behind all that was published."""
+        self.publisher.let_go()
         for outbox in self.publisher.outboxes.values():
             outbox.host.command(self, EndSession(self._session))
         self._credit.peer_down_everywhere()
@@ -343,6 +355,9 @@ class PublishingLink(PublishingOnly):
         tag = publisher.next_tag
         if publisher.publish_transfers(run, targets, names):
             self.owner.mark_link(self)
+        if publisher.is_behind and not self._is_handing_over:
+            self._is_handing_over = True
+            self.owner.hand_over(publisher, self._handed_over)
         if publisher.gate is not None:
             self._weigh_gate(count)
         kind: i64 = SETTLED if run.settled else 0

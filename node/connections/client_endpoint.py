@@ -7,18 +7,20 @@ protocol does by itself is in the methods that raise `NotImplementedError` here.
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, cast
 
 from node.auth.login import Accepted, LoginOutcome, Refused
 from node.auth.login_task import LoginTask
 from node.auth.permissions import PermissionCache
 from node.auth.source import LoginProtocol, source_of
+from node.connections.hand_over import start_hand_over
 from node.connections.socket_reading import Reading, Transport
 from node.events.authors import AMQP, Author
 from node.events.logs import Ids, ids_of
 from node.supervision import tick_or_abort
 from queues.sessions.credit import CONNECTION, CreditActor
-from queues.sessions.publishing import Held
+from queues.sessions.publishing import Held, Publisher
 
 if TYPE_CHECKING:
     from node.broker import Broker
@@ -166,6 +168,10 @@ class AmqpEndpoint(ClientEndpoint):
     def _heartbeat_s(self) -> float:
         """How long the client may take to close its side."""
         raise NotImplementedError
+
+    def hand_over(self, publisher: Publisher, done: Callable[[], None]) -> None:
+        """Hand the rest of a publish to its queues in the turns that follow; then `done`."""
+        start_hand_over(publisher, self.broker.turn, done)
 
     # The socket
 

@@ -99,6 +99,9 @@ class ClassicHost:
         if served_by is not None:
             served_by.publish(sink, chunk, first_seq)
             return
+        if self.core.is_gone:  # Since the message was routed, some turns ago.
+            sink.on_gone(self.uid)
+            return
         session = self._users.publishes(sink)
         count = chunk.count()
         sink.credit.send(self._credit, count)

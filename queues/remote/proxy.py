@@ -168,7 +168,7 @@ class Proxy:
     def publish(self, sink: SessionSink, chunk: Chunk, first_seq: i64) -> None:
         """See QueueHost."""
         count = chunk.count()
-        if self._proxies.is_down:
+        if self._proxies.is_down or self.is_gone:  # Gone since the message was routed, or moved.
             self._proxies.refuse(self, sink, first_seq, count)
             return
         tie = self._tie(sink)

@@ -153,6 +153,9 @@ class QuorumProxy:
         if relayed is not None and relayed.serves(sink.session):
             relayed.publish(sink, chunk, first_seq)
             return
+        if self.is_gone:  # Since the message was routed, some turns ago.
+            sink.on_gone(self.uid)
+            return
         sink.credit.send(self.credit, chunk.count())
         self._remote_session(sink).publish(chunk, first_seq)
         peer_route = self._peer_route

@@ -10,6 +10,7 @@ from typing import Final, final
 
 from queues.routing.content import Content
 from queues.routing.router import Route, Router
+from queues.sessions.publishing import HandOverRoom
 
 ROUTE_MS_MAX: Final = 10.0  # of CPU, in one turn
 
@@ -22,9 +23,11 @@ class RoutingPace:
         self._cpu_s = cpu_s
         self._spent_s = 0.0
         self._began_s = 0.0
+        self.hand_overs = HandOverRoom()
 
     def begin_turn(self) -> None:
         self._spent_s = 0.0
+        self.hand_overs.begin_turn()
 
     def begin(self) -> None:
         self._began_s = self._cpu_s()

@@ -28,6 +28,9 @@ from warren.wire.buffer import BytesWriter, read_i32_le, write_i32_le
 
 HEAD_SLACK: Final = 256
 NAMES_MAX: Final = 64
+QUEUES_A_TURN: Final = 1000  # get messages for many queues; the others get them in later turns
+NARROW: Final = 64  # queues; a message for no more of them is handed over at once
+LEAST: Final = 16  # queues to which each publisher hands on in a turn, whatever others take
 CHUNK_INFO: Final = INFO_PERSISTENT | INFO_EXPIRATION | INFO_PRIORITY  # what a chunk tells
 
 
@@ -169,10 +172,50 @@ class Outbox:
 
 
 @final
-class Publisher:
-    """Publishing state of one channel."""
+class HandOverRoom:
+    """How many queues may still get messages for many queues in this turn, of all publishers."""
 
-    def __init__(self, sink: SessionSink, counts: Counts, held: Held | None = None) -> None:
+    def __init__(
+        self, queues_a_turn: int = QUEUES_A_TURN, narrow: int = NARROW, least: int = LEAST
+    ) -> None:
+        self.queues_a_turn: i64 = queues_a_turn
+        self.narrow: i64 = narrow
+        self.least: i64 = least
+        self.left: i64 = queues_a_turn
+
+    def begin_turn(self) -> None:
+        self.left = self.queues_a_turn
+
+
+@final
+class HandOver:
+    """Messages that the hosts of `part` from `at` on have not got yet."""
+
+    def __init__(self, chunk: Chunk, part: Part, receipt: Receipt) -> None:
+        self.chunk = chunk  # handed to no queue: its bytes stay in memory
+        self.part = part
+        self.receipt = receipt
+        self.at: i64 = 0
+
+
+@final
+class Publisher:
+    """Publishing state of one channel.
+
+    If a message is for more queues than the turn has `room` for, it is handed to so many at once.
+    The publisher `is_behind` then, and its owner calls `hand_on` in each of the turns that follow.
+    What is published meanwhile waits behind it.
+    """
+
+    def __init__(
+        self,
+        sink: SessionSink,
+        counts: Counts,
+        held: Held | None = None,
+        room: HandOverRoom | None = None,
+    ) -> None:
+        self._room = HandOverRoom() if room is None else room
+        self._behind: list[HandOver] = []
         self._sink = sink
         self._counts = counts
         self._held = Held() if held is None else held
@@ -336,7 +379,54 @@ class Publisher:
         size = chunk.size()
         self._counts.sizes.observe(size, count)
         hosts = part.targets.hosts
-        self._counts.handed_bytes += size * len(hosts)
+        handed_bytes = size * len(hosts)
+        self._counts.handed_bytes += handed_bytes
+        self.in_flight_bytes += handed_bytes
+        self._held.in_flight_bytes += handed_bytes
+        receipt.remaining += len(hosts)
+        if len(hosts) > self._room.narrow or len(self._behind) > 0:
+            self._hand_wide(chunk, part, receipt)
+        else:
+            self._hand_to(hosts, chunk, part, receipt)
+
+    def _hand_wide(self, chunk: Chunk, part: Part, receipt: Receipt) -> None:
+        """Hand it to as many queues as the turn has room for, behind what waits."""
+        room = self._room
+        hosts = part.targets.hosts
+        if len(self._behind) == 0 and len(hosts) <= room.left:
+            room.left -= len(hosts)
+            self._hand_to(hosts, chunk, part, receipt)
+            return
+        self._behind.append(HandOver(chunk.twin(), part, receipt))
+        if len(self._behind) == 1:
+            self.hand_on()
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether some queues have not got their messages yet."""
+        return len(self._behind) > 0
+
+    def hand_on(self) -> None:
+        """Hand what waits to the next queues. They share no chunk with those of other turns: the
+        journal writes a chunk once."""
+        room = self._room
+        left = max(room.left, room.least)
+        behind = self._behind
+        while left > 0 and len(behind) > 0:
+            first = behind[0]
+            hosts = first.part.targets.hosts
+            upto = min(first.at + left, len(hosts))
+            some = hosts[first.at : upto]
+            left -= upto - first.at
+            room.left -= upto - first.at
+            first.at = upto
+            if upto == len(hosts):
+                del behind[0]
+            self._hand_to(some, first.chunk.twin(), first.part, first.receipt)
+
+    def _hand_to(self, hosts: list[QueueHost], chunk: Chunk, part: Part, receipt: Receipt) -> None:
+        count = chunk.count()
+        size = chunk.size()
         for host in hosts:
             uid = host.uid
             outbox = self.outboxes.get(uid)
@@ -346,9 +436,6 @@ class Publisher:
             first_seq = outbox.next_seq
             outbox.next_seq = first_seq + count
             outbox.handed.append(Handed(first_seq + count - 1, size, part, receipt))
-            receipt.remaining += 1
-            self.in_flight_bytes += size
-            self._held.in_flight_bytes += size
             host.publish(self._sink, chunk, first_seq)
 
     # Up

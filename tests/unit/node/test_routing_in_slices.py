@@ -1,6 +1,7 @@
 """Publishes that take long to route: several turns, in the order in which they came."""
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any, cast
 
 import pytest
@@ -11,12 +12,14 @@ from node.amqp091.channel import COMMIT_TRIES, Channel091
 from node.amqp091.channel_owner import Owner
 from node.amqp091.plans import Parted
 from node.auth.permissions import PermissionCache
+from node.connections.hand_over import start_hand_over
 from node.oversized import OversizedHeaders
-from queues.machine.commands import SessionId
+from queues.hosts.host_interfaces import Steppable
+from queues.machine.commands import EndSession, SessionId
 from queues.routing.pace import ROUTE_MS_MAX, RoutingPace
 from queues.sessions.counts import Counts
 from queues.sessions.credit import CreditSpec
-from queues.sessions.publishing import Held
+from queues.sessions.publishing import Held, Publisher
 from tests.unit.node.test_publish_plans import Room
 from tests.unit.queues.fake_queue import FakeQueue
 from tests.unit.wire.frames import message, messages_of, opened
@@ -40,7 +43,7 @@ class Harness:
         self.room = Room(*QUEUES, pace=self.pace)
         self.name = "client"
         self.counts = Counts()
-        self.later: list[Channel091] = []
+        self.later: list[Steppable] = []
         self.connection = opened(1)
         self.held = Held()
         self.channel = Channel091(cast(Owner, self), self.connection, 1, SessionId(9), self.held)
@@ -68,6 +71,12 @@ class Harness:
     def count_published(self, channel: Channel091, count: int) -> None:
         return
 
+    def begin(self) -> None:
+        return
+
+    def hand_over(self, publisher: Publisher, done: Callable[[], None]) -> None:
+        start_hand_over(publisher, self, done)
+
     def mark(self) -> None:
         return
 
@@ -77,9 +86,11 @@ class Harness:
     def between_steps(self, call: Callable[[], None]) -> None:
         call()
 
-    def step_later(self, channel: Channel091) -> None:
-        assert channel not in self.later
-        self.later.append(channel)
+    def step_later(self, work: Steppable) -> None:
+        assert work not in self.later
+        self.later.append(work)
+
+    mark_host_later = step_later
 
     def dispatch(self, channel: Channel091, event: Publishes | Settles | Called) -> None:
         channel.handle(event)
@@ -93,8 +104,8 @@ class Harness:
     def turn(self) -> None:
         self.pace.begin_turn()
         later, self.later = self.later, []
-        for channel in later:
-            channel.step(0)
+        for work in later:
+            work.step(0)
 
     def turns(self) -> int:
         """How many turns it takes until nothing waits."""
@@ -110,6 +121,49 @@ class Harness:
 
 def bodies(queue: FakeQueue) -> list[bytes]:
     return [extract(each, 0, len(each))[3] for each in queue.bodies]
+
+
+def to_all(body: bytes) -> bytes:
+    properties = BasicProperties(headers={"CC": QUEUES[1:]})
+    return message(1, body, QUEUES[0].encode(), properties)
+
+
+def with_slices_of(count: int) -> Harness:
+    harness = Harness()
+    hand_overs = harness.pace.hand_overs
+    hand_overs.queues_a_turn = hand_overs.left = count
+    hand_overs.narrow = hand_overs.least = 1
+    return harness
+
+
+def test_a_message_for_many_queues_is_handed_over_in_several_turns_before_what_follows() -> None:
+    harness = with_slices_of(7)
+    harness.write(to_all(b"1"), to_all(b"2"), message(1, b"3", QUEUES[-1].encode()))
+    counts = [len(harness.got())]
+    while harness.later:
+        harness.turn()
+        counts.append(len(harness.got()))
+    assert counts[-1] == 2 * len(QUEUES) + 1
+    assert counts[0] == 2 * 7  # Both messages travel together.
+    assert all(after - before <= 2 * 7 for before, after in pairwise(counts))
+    for name in QUEUES:
+        last = [b"3"] if name == QUEUES[-1] else []
+        assert bodies(harness.room.queues[harness.room.uids[name]]) == [b"1", b"2", *last]
+
+
+def test_a_channel_that_ends_leaves_its_queues_when_all_have_its_messages() -> None:
+    harness = with_slices_of(7)
+    harness.write(to_all(b"1"))
+    while not harness.got():  # It is being routed.
+        harness.turn()
+    assert len(harness.got()) < len(QUEUES)
+    harness.channel.end()
+    harness.turns()
+    for queue in harness.room.queues.values():
+        assert bodies(queue) == [b"1"]
+        (end,) = queue.commands
+        assert isinstance(end, EndSession) and end.session == harness.channel.session
+    assert harness.held.in_flight_bytes == 0
 
 
 def test_many_new_keys_of_one_write_are_routed_in_several_turns_in_order() -> None:

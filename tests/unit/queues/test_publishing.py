@@ -7,8 +7,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from queues.message import FORMAT_091
+from queues.queue_host import QueueHost
 from queues.sessions.counts import Counts
-from queues.sessions.publishing import Held, Part, Publisher, Targets, chunk_of
+from queues.sessions.publishing import (
+    LEAST,
+    QUEUES_A_TURN,
+    HandOverRoom,
+    Held,
+    Part,
+    Publisher,
+    Targets,
+    chunk_of,
+)
 from tests.unit.queues.fake_queue import FakeQueue
 from tests.unit.queues.fake_sink import FakeSink
 from tests.unit.queues.messages import bodies_of, event_of
@@ -142,10 +152,10 @@ class Channel:
             assert list(zip(queue.bodies, queue.persistent, strict=True)) == self.expected[uid]
 
 
-def new_channel(confirming: bool = True) -> Channel:
+def new_channel(confirming: bool = True, room: HandOverRoom | None = None) -> Channel:
     counts = Counts()
     held = Held()
-    publisher = Publisher(FakeSink(), counts, held)
+    publisher = Publisher(FakeSink(), counts, held, room)
     publisher.confirming = confirming
     queues = {uid: FakeQueue(uid) for uid in (1, 2, 3)}
     targets = [Targets([queues[uid] for uid in route]) for route in ROUTES]
@@ -183,6 +193,98 @@ def test_every_tag_is_acked_or_nacked_once_and_never_before_all_its_queues(
     assert channel.publisher.in_flight_bytes == 0
     assert channel.held.in_flight_bytes == 0
     assert channel.counts.confirmed == len(channel.acked)
+
+
+# What happens in the turns after an event: some are handed on, some are decided.
+TURNS = st.lists(
+    st.tuples(
+        st.sampled_from(["hand on", "take", "confirm", "confirm", "refuse"]),
+        st.integers(1, 3),
+        st.integers(1, 6),
+        st.integers(0, 3),
+    ),
+    max_size=8,
+)
+
+
+@BOUNDED
+@given(st.lists(st.tuples(RUNS, TURNS), min_size=1, max_size=6), st.integers(1, 2))
+def test_messages_for_many_queues_are_handed_over_in_slices_in_order(
+    story: list[tuple[list[tuple[int, bool, int]], list[tuple[str, int, int, int]]]],
+    queues_a_turn: int,
+) -> None:
+    room = HandOverRoom(queues_a_turn, narrow=1, least=1)
+    channel = new_channel(room=room)
+    publisher = channel.publisher
+    for runs, turns in story:
+        channel.publish(runs)
+        for turn in turns:
+            if turn[0] == "hand on":
+                room.begin_turn()
+                publisher.hand_on()
+            else:
+                channel.step(*turn)
+    while publisher.is_behind:
+        room.begin_turn()
+        publisher.hand_on()
+    channel.check_queues()
+    for uid in channel.queues:
+        channel.confirm(uid, 1_000)
+    channel.take()
+    assert channel.acked | channel.nacked == set(channel.waits)
+    assert channel.nacked == channel.refused
+    assert publisher.all_decided()
+    assert (publisher.in_flight_bytes, channel.held.in_flight_bytes) == (0, 0)
+
+
+def test_one_turn_hands_a_message_to_no_more_than_1000_queues() -> None:
+    queues = [FakeQueue(uid) for uid in range(1, 100_001)]
+    held = Held()
+    room = HandOverRoom()
+    publisher = Publisher(FakeSink(), Counts(), held, room)
+    publisher.confirming = True
+    wide, narrow = Targets(list(queues)), Targets([queues[-1]])
+    publisher.publish(event_of([(b"all", True, [b"first"])]), [wide])
+    publisher.publish(event_of([(b"one", True, [b"second"])]), [narrow])
+    assert QUEUES_A_TURN == 1000
+    got = [sum(queue.ready_count for queue in queues)]
+    while publisher.is_behind:
+        room.begin_turn()
+        publisher.hand_on()
+        got.append(sum(queue.ready_count for queue in queues))
+    assert got == [*range(1000, 100_001, 1000), 100_001]
+    assert queues[-1].bodies == [b"first", b"second"]
+    assert held.in_flight_bytes == publisher.in_flight_bytes > 0
+    # A chunk is journaled once, so queues of different turns share none.
+    assert len({id(queue.chunks[0]) for queue in queues}) == 100
+    assert len({id(queue.chunks[0].data) for queue in queues}) == 1
+    for queue in queues:
+        assert publisher.take_confirms() == []
+        publisher.on_confirms(queue.uid, len(queue.bodies))
+    assert publisher.take_confirms() == [(2, True, True)]
+    assert held.in_flight_bytes == 0
+
+
+def test_publishers_share_the_room_of_a_turn_and_none_has_to_wait_for_ever() -> None:
+    room = HandOverRoom()
+    queues = [FakeQueue(uid) for uid in range(1, 601)]
+    publishers = [Publisher(FakeSink(), Counts(), Held(), room) for _ in range(3)]
+    for number, publisher in enumerate(publishers):
+        some: list[QueueHost] = list(queues[200 * number : 200 * number + 200])
+        for key in range(10):  # Messages of different keys, each within the room of a turn.
+            publisher.publish(event_of([(b"%d" % key, True, [b"x"])]), [Targets(some)])
+    assert sum(queue.ready_count for queue in queues) <= QUEUES_A_TURN + 3 * LEAST
+    while any(publisher.is_behind for publisher in publishers):
+        before = sum(queue.ready_count for queue in queues)
+        room.begin_turn()
+        for publisher in publishers:
+            count = sum(queue.ready_count for queue in queues)
+            was_behind = publisher.is_behind
+            publisher.hand_on()
+            assert not was_behind or sum(queue.ready_count for queue in queues) > count
+        handed = sum(queue.ready_count for queue in queues) - before
+        assert handed <= QUEUES_A_TURN + 3 * LEAST
+    assert all(len(queue.bodies) == 10 for queue in queues)
 
 
 @BOUNDED
