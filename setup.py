@@ -148,6 +148,15 @@ COMPILED_SELDOM = {
     "warren/wire/amqp10/performatives.py",
     "warren/wire/errors.py",
     "warren/wire/peer/handshake.py",
+    "node/events/internal_publisher.py",
+    "node/resources/publish_hold.py",
+    "node/views/queue_weights.py",
+    "queues/dead_lettering/at_least_once_worker.py",
+    "raft/ring_view.py",
+    "queues/machine/ack_timeouts.py",
+    "queues/machine/time_and_leadership.py",
+    "warren/storage/files.py",
+    "warren/storage/recall.py",
 }
 
 COMPILED = [
