@@ -3,14 +3,13 @@
 Everything runs on one event loop. Waits have deadlines (`timeout_s`, 10 s unless told).
 """
 
-import asyncio
 import ssl
 import uuid
-from types import TracebackType
-from typing import Final, Self, cast
+from typing import Final, cast
 
 from warren.client.consumer import Consumer
-from warren.client.dialling import TIMEOUT_S, Backoff, Redial, socket_dial
+from warren.client.dialled import Dialled
+from warren.client.dialling import TIMEOUT_S, Backoff, socket_dial
 from warren.client.errors import ClientError, ConnectionLost, LoginFailed, PeerError, peer_error
 from warren.client.following import Follow, Following
 from warren.client.line import Line
@@ -82,11 +81,8 @@ async def connect(
     return connection
 
 
-class Connection:
-    """Made by `connect`. Use it as a context manager, or `close` it.
-
-    Invariant: `_line` is there from dialling until it is lost; `is_open` while it carries links.
-    """
+class Connection(Dialled[Line]):
+    """Made by `connect`. Use it as a context manager, or `close` it."""
 
     def __init__(
         self,
@@ -97,38 +93,13 @@ class Connection:
         limits: Limits,
         dial: Dial,
     ) -> None:
-        self.url = url
-        self.timeout_s = timeout_s
-        self.server_properties: dict[str, object] = {}
-        self.error: ClientError | None = None  # why it is over for good
+        super().__init__(url, backoff, timeout_s, dial)
         self._container_id = container_id
         self._limits = limits
-        self._dial_out = dial
-        self._line: Line | None = None
-        self._opening: asyncio.Future[None] | None = None
-        self._reason: ClientError | None = None  # why the line will be lost
         self.detaching: set[LinkHandle] = set()  # closed here, and the broker has not answered
         self._groups: list[list[LinkHandle]] = []  # links that share a session
-        self._redial = Redial(backoff, self._dial, self._end)
-        self._closed = asyncio.Event()  # no line
-        self._is_closing = False
         self.following: Following | None = None
         self.heir: Connection | None = None  # who has the links when this one is over
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
-
-    @property
-    def is_open(self) -> bool:
-        return self._line is not None and self._opening is None
 
     @property
     def node(self) -> str:
@@ -245,11 +216,6 @@ class Connection:
     def has_links(self) -> bool:
         return bool(self._groups or self.detaching)
 
-    def mark(self) -> None:
-        """A link has something to send."""
-        if self._line is not None:
-            self._line.socket.mark()
-
     def _check(self) -> None:
         if self.error is not None:
             raise self.error
@@ -269,51 +235,16 @@ class Connection:
 
         self.following = Following(self, follow, open_to)
 
-    async def wait_lost(self) -> None:
-        """Until the connection is lost or closed."""
-        await self._closed.wait()
-
-    async def close(self) -> None:
-        """Close all links and the connection; returns when the broker has answered, or in time."""
-        self._is_closing = True
+    async def _prepare_close(self) -> None:
         if self.following is not None and self.following.home is self:
             await self.following.close()
-        await self._redial.stop()
-        line = self._line
-        if line is not None:
-            line.core.close()
-            line.socket.mark()
-            try:
-                async with asyncio.timeout(self.timeout_s):
-                    await self._closed.wait()
-            except TimeoutError:
-                line.socket.abort()
-            self._line = None
-        self._end(ConnectionLost("the connection was closed"))
 
-    async def _dial(self) -> None:
-        """One attempt. The line is gone if it fails."""
-        loop = asyncio.get_running_loop()
-        core = Core(self._limits, now_ms(), None, self._open_frame())
-        self._reason = None
-        self._opening = loop.create_future()
-        line = Line(core, self)
-        try:
-            async with asyncio.timeout(self.timeout_s):
-                self._line = line
-                self._closed.clear()
-                await self._dial_out(line.socket)
-                await self._opening
-            if self._line is None:  # Lost again in the same turn.
-                raise self._reason or ConnectionLost("the broker closed the socket")
-        except BaseException:
-            line.socket.abort()
-            self._line = None
-            raise
-        finally:
-            self._opening = None
+    def _new_line(self) -> Line:
+        return Line(Core(self._limits, now_ms(), None, self._open_frame()), self)
+
+    def _carry(self, line: Line) -> None:
         for group in list(self._groups):
-            self._attach_again(core, group)
+            self._attach_again(line.core, group)
         line.socket.mark()
 
     def _attach_again(self, core: Core, group: list[LinkHandle]) -> None:
@@ -373,10 +304,6 @@ class Connection:
             for handle in group:
                 handle.lost(ConnectionLost(str(reason)))
         self._redial.begin()
-
-    def _fail_opening(self, error: ClientError) -> None:
-        if self._opening is not None and not self._opening.done():
-            self._opening.set_exception(error)
 
     def on_event(self, event: Event) -> None:
         match event:

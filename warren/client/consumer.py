@@ -15,10 +15,10 @@ those that wait here are forgotten, and settling an old one does nothing.
 """
 
 import asyncio
-from typing import Final, Self
+from typing import Final
 
 from warren.client.errors import ClientError
-from warren.client.inbox import Inbox
+from warren.client.inbox import Deliveries, Inbox
 from warren.client.links import LinkHandle, LinkHome, OnLinkState, Terms
 from warren.client.message import Message, try_decode
 from warren.client.state import LinkState
@@ -155,7 +155,7 @@ class Left:
         raise AssertionError("a receiver sent")
 
 
-class Consumer:
+class Consumer(Deliveries[Delivery]):
     """Made by `Connection.consumer`.
 
     Invariant: granted credit and what waits here are together at most `_credit`, while it is not
@@ -210,38 +210,11 @@ class Consumer:
         return 0 if link is None or link.receiver is None else int(link.receiver.available)
 
     @property
-    def waiting(self) -> int:
-        """Deliveries that have come and were not taken yet."""
-        return len(self._inbox)
-
-    @property
     def unsettled(self) -> int:
         """Deliveries that came on a link that lives and have no outcome."""
         return sum(each.count for each in self._holds.values())
 
     # Taking deliveries
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> Delivery:
-        try:
-            await self._inbox.until(1)
-        except ClientError:
-            raise StopAsyncIteration from None
-        return self._take()
-
-    async def get(self, *, timeout_s: float | None = None) -> Delivery:
-        """The next delivery. TimeoutError; ClientError: the link is over."""
-        await self._inbox.until(1, timeout_s)
-        return self._take()
-
-    async def get_many(self, *, timeout_s: float | None = None) -> list[Delivery]:
-        """All deliveries that are here, one at least. TimeoutError; ClientError."""
-        await self._inbox.until(1, timeout_s)
-        taken = self._inbox.take_all()
-        self._regrant()
-        return taken
 
     async def receive(self, count: int = 1, *, timeout_s: float = 1.0) -> list[Delivery]:
         """Up to `count` deliveries: at once if they are there, else what comes within the time.
@@ -274,11 +247,6 @@ class Consumer:
         if self.handle.link is link:
             session.grant(link, 0)
 
-    def _take(self) -> Delivery:
-        delivery = self._inbox.take()
-        self._regrant()
-        return delivery
-
     # Credit
 
     async def pause(self) -> None:
@@ -301,7 +269,7 @@ class Consumer:
     def resume(self) -> None:
         """Go on, after `pause`."""
         self._paused = False
-        self._regrant()
+        self._taken()
 
     def set_credit(self, credit: int) -> None:
         """How many deliveries may wait here from now on."""
@@ -309,7 +277,7 @@ class Consumer:
         if not self._paused:
             self._grant(max(0, credit - len(self._inbox)))
 
-    def _regrant(self) -> None:
+    def _taken(self) -> None:
         """Fill the credit up again when half of it is used."""
         link = self.handle.link
         if self._paused or not self._credit or link is None or link.receiver is None:
@@ -379,7 +347,7 @@ class Consumer:
         if self._wanted:
             self._grant(self._wanted - len(self._inbox))
         else:
-            self._regrant()
+            self._taken()
 
     # What the link tells
 
@@ -390,7 +358,7 @@ class Consumer:
         session = self.handle.session
         if session is not None:
             self.take_in(run, session, self.handle)
-            self._regrant()
+            self._taken()
 
     def take_in(self, run: Transfers, session: Session, handle: LinkHandle) -> None:
         """Messages came on this link."""

@@ -8,7 +8,9 @@ consumer is over, those who wait are raised what its `check` raises. Not compile
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Generic, Self, TypeVar
+
+from warren.client.errors import ClientError
 
 Delivery = TypeVar("Delivery")
 
@@ -53,3 +55,45 @@ class Inbox(Generic[Delivery]):
     def keep(self, is_wanted: Callable[[Delivery], bool]) -> None:
         """Forget the others."""
         self.arrived = deque(each for each in self.arrived if is_wanted(each))
+
+
+class Deliveries(Generic[Delivery]):
+    """The half of a consumer that hands on what has come."""
+
+    _inbox: Inbox[Delivery]
+
+    def _taken(self) -> None:
+        """There is room for more."""
+        raise NotImplementedError
+
+    @property
+    def waiting(self) -> int:
+        """Deliveries that have come and were not taken yet."""
+        return len(self._inbox)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Delivery:
+        try:
+            await self._inbox.until(1)
+        except ClientError:
+            raise StopAsyncIteration from None
+        return self._take()
+
+    async def get(self, *, timeout_s: float | None = None) -> Delivery:
+        """The next delivery. TimeoutError; ClientError: the link or channel is over."""
+        await self._inbox.until(1, timeout_s)
+        return self._take()
+
+    async def get_many(self, *, timeout_s: float | None = None) -> list[Delivery]:
+        """All deliveries that are here, one at least. TimeoutError; ClientError."""
+        await self._inbox.until(1, timeout_s)
+        taken = self._inbox.take_all()
+        self._taken()
+        return taken
+
+    def _take(self) -> Delivery:
+        delivery = self._inbox.take()
+        self._taken()
+        return delivery

@@ -3,12 +3,10 @@
 Everything runs on one event loop. Waits have deadlines (`timeout_s`, 10 s unless told).
 """
 
-import asyncio
 import ssl
 import uuid
 from collections.abc import Callable
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 from warren.client.amqp091.channel import ChannelHandle, unasked
 from warren.client.amqp091.consumer import Consumer
@@ -16,7 +14,8 @@ from warren.client.amqp091.errors import ReplyError
 from warren.client.amqp091.line import Line
 from warren.client.amqp091.management import Management
 from warren.client.amqp091.publisher import OnReturned, Publisher
-from warren.client.dialling import TIMEOUT_S, Backoff, Redial, socket_dial
+from warren.client.dialled import Dialled
+from warren.client.dialling import TIMEOUT_S, Backoff, socket_dial
 from warren.client.errors import ClientError, ConnectionLost, LoginFailed
 from warren.client.sockets import Dial, now_ms
 from warren.client.url import BrokerUrl, parse_url
@@ -86,11 +85,8 @@ async def connect(
     return connection
 
 
-class Connection:
-    """Made by `connect`. Use it as a context manager, or `close` it.
-
-    Invariant: `_line` is there from dialling until it is lost; `is_open` while it carries channels.
-    """
+class Connection(Dialled[Line]):
+    """Made by `connect`. Use it as a context manager, or `close` it."""
 
     def __init__(
         self,
@@ -102,45 +98,20 @@ class Connection:
         on_blocked: OnBlocked | None,
         dial: Dial,
     ) -> None:
-        self.url = url
-        self.timeout_s = timeout_s
-        self.server_properties: dict[str, object] = {}
+        super().__init__(url, backoff, timeout_s, dial)
         self.blocked: str | None = None  # why the broker takes no messages
-        self.error: ClientError | None = None  # why it is over for good
         self._name = name
         self._limits = limits
         self._on_blocked = on_blocked
-        self._dial_out = dial
-        self._line: Line | None = None
-        self._opening: asyncio.Future[None] | None = None
-        self._reason: ClientError | None = None  # why the line will be lost
         self._logged_in = False  # credentials sent on this line
         self._handles: list[ChannelHandle] = []  # that are to be there
         self._by_number: dict[int, ChannelHandle] = {}
         self._silent: set[object] = set()  # who wants nothing read
-        self._redial = Redial(backoff, self._dial, self._end)
-        self._closed = asyncio.Event()  # no line
-        self._is_closing = False
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
-
-    @property
-    def is_open(self) -> bool:
-        return self._line is not None and self._opening is None
 
     @property
     def core(self) -> ClientConnection | None:
         """The protocol core, while the connection is open."""
-        return self._line.core if self._line is not None and self._opening is None else None
+        return self._line.core if self._line is not None and self.is_open else None
 
     @property
     def may_publish(self) -> bool:
@@ -231,11 +202,6 @@ class Connection:
         """Its number means nothing any more."""
         self._by_number.pop(handle.number, None)
 
-    def mark(self) -> None:
-        """A channel has something to send."""
-        if self._line is not None:
-            self._line.socket.mark()
-
     def flush(self) -> None:
         """Send what there is now, so that `may_publish` knows of it."""
         if self._line is not None:
@@ -255,55 +221,17 @@ class Connection:
 
     # Dialling and closing
 
-    async def wait_lost(self) -> None:
-        """Until the connection is gone; without `reconnect` it does not come back."""
-        await self._closed.wait()
+    def _last_words(self, line: Line) -> None:
+        for handle in self._handles:
+            handle.user.flush()
+        if self._silent:  # Else the answer is not read.
+            line.resume_reading()
 
-    async def close(self) -> None:
-        """Close all channels and the connection; returns when the broker has answered, or in time.
-
-        Outcomes that have not come by then are lost.
-        """
-        self._is_closing = True
-        await self._redial.stop()
-        line = self._line
-        if line is not None:
-            for handle in self._handles:
-                handle.user.flush()
-            line.core.close()
-            line.socket.mark()
-            if self._silent:
-                line.resume_reading()
-            try:
-                async with asyncio.timeout(self.timeout_s):
-                    await self._closed.wait()
-            except TimeoutError:
-                line.socket.abort()
-            self._line = None
-        self._end(ConnectionLost("the connection was closed"))
-
-    async def _dial(self) -> None:
-        """One attempt. The line is gone if it fails."""
-        loop = asyncio.get_running_loop()
-        core = ClientConnection(self._limits, now_ms())
-        self._reason = None
+    def _new_line(self) -> Line:
         self._logged_in = False
-        self._opening = loop.create_future()
-        line = Line(core, self)
-        try:
-            async with asyncio.timeout(self.timeout_s):
-                self._line = line
-                self._closed.clear()
-                await self._dial_out(line.socket)
-                await self._opening
-            if self._line is None:  # Lost again in the same turn.
-                raise self._reason or ConnectionLost("the broker closed the socket")
-        except BaseException:
-            line.socket.abort()
-            self._line = None
-            raise
-        finally:
-            self._opening = None
+        return Line(ClientConnection(self._limits, now_ms()), self)
+
+    def _carry(self, line: Line) -> None:
         for handle in list(self._handles):
             try:
                 self.reopen(handle)
@@ -431,7 +359,3 @@ class Connection:
         if refused and "Login was refused" in event.reply_text:
             return LoginFailed(event.reply_text)
         return ReplyError(event.reply_code, event.reply_text)
-
-    def _fail_opening(self, error: ClientError) -> None:
-        if self._opening is not None and not self._opening.done():
-            self._opening.set_exception(error)

@@ -17,13 +17,13 @@ turn of the loop go out together, as one basic.ack where they are the oldest.
 """
 
 import asyncio
-from typing import Final, Self
+from typing import Final
 
 from warren.client.amqp091.channel import Answer, ChannelHandle, ChannelHome
 from warren.client.amqp091.errors import ReplyError
 from warren.client.amqp091.message import Message, decode_content
 from warren.client.errors import ClientError, ConnectionLost
-from warren.client.inbox import Inbox
+from warren.client.inbox import Deliveries, Inbox
 from warren.wire.amqp091.client_events import Arrived
 from warren.wire.amqp091.contents import DELIVER, delivery_tag, method_id, method_payload
 from warren.wire.amqp091.events import ACK, NACK, REJECT, Settles
@@ -112,7 +112,7 @@ class Delivery:
             self._consumer._settle(self._epoch, self.delivery_tag, kind, requeue)
 
 
-class Consumer:
+class Consumer(Deliveries[Delivery]):
     """Made by `Connection.consumer`.
 
     Invariant: what came and is not settled is at most `_credit` messages of a `basic.consume`.
@@ -156,38 +156,11 @@ class Consumer:
         self._acked: list[int] = []  # in this turn
 
     @property
-    def waiting(self) -> int:
-        """Deliveries that have come and were not taken yet."""
-        return len(self._inbox)
-
-    @property
     def unsettled(self) -> int:
         """Deliveries that came on this connection and have no outcome."""
         return self._unsettled
 
     # Taking deliveries
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> Delivery:
-        try:
-            await self._inbox.until(1)
-        except ClientError:
-            raise StopAsyncIteration from None
-        return self._take()
-
-    async def get(self, *, timeout_s: float | None = None) -> Delivery:
-        """The next delivery. TimeoutError; ClientError: the channel is over."""
-        await self._inbox.until(1, timeout_s)
-        return self._take()
-
-    async def get_many(self, *, timeout_s: float | None = None) -> list[Delivery]:
-        """All deliveries that are here, one at least. TimeoutError; ClientError."""
-        await self._inbox.until(1, timeout_s)
-        taken = self._inbox.take_all()
-        self._let_read()
-        return taken
 
     async def receive(self, count: int = 1, *, timeout_s: float = 1.0) -> list[Delivery]:
         """Up to `count` deliveries: at once if they are there, else what comes within the time.
@@ -221,12 +194,7 @@ class Consumer:
         assert isinstance(method, BasicGetOk)
         return self._made(epoch, method.delivery_tag, answer)
 
-    def _take(self) -> Delivery:
-        delivery = self._inbox.take()
-        self._let_read()
-        return delivery
-
-    def _let_read(self) -> None:
+    def _taken(self) -> None:
         if self._settled and len(self._inbox) * 2 < SETTLED_WAITING_MAX:
             self._connection.let_read(self)
 
