@@ -91,6 +91,8 @@ GLIBC = {
 }
 
 COMPILED_LOOPS = {
+    "node/streams/bodies.py",
+    "node/streams/publish_frames.py",
     "queues/machine/fifo.py",
     "queues/machine/ready.py",
     "queues/runs/columns.py",
@@ -179,6 +181,8 @@ COMPILED = [
     "node/connections/client_endpoint.py",
     "node/connections/socket_reading.py",
     "node/amqp091/transaction.py",
+    "node/streams/bodies.py",
+    "node/streams/publish_frames.py",
     "node/turn.py",
     "node/turn_stages.py",
     "queues/machine/address_settings.py",
@@ -374,6 +378,7 @@ COMPILED = [
     "warren/wire/peer/handshake.py",
     "warren/wire/peer/lanes.py",
     "warren/wire/peer/stream.py",
+    "warren/wire/stream/frames.py",
 ]
 
 

@@ -3,11 +3,13 @@
 Both brokers run on one node, in turn, with fresh data; RabbitMQ with its plug-in rabbitmq_stream.
 
     stream    confirmed/s over the stream protocol: one publisher, batches of 100, bodies of 100 B
+    java      the same with RabbitMQ's Java client and a consumer at the tail (for stream PerfTest)
     amqp      confirmed/s of bodies of 1 KB over AMQP 0-9-1 and 1.0 (`bgen`)
     cold      a stream that is out of the page cache, read by one subscription, and p50 and p99 of
               confirms of another stream before and beside it
     tail      CPU of the broker per delivery with one and with ten subscriptions at the tail
     restart   many small messages, `kill -9`: seconds to the start, ms to attach at a timestamp
+    cluster   as amqp, on three nodes
     sql       messages that a filter looks at in a second of one core (Warren alone, in process)
 """
 
@@ -26,6 +28,7 @@ from typing import Final
 import psutil
 
 from bench import run
+from bench.cluster_brokers import BrokerCluster, RabbitCluster, WarrenCluster, declare
 from bench.run import HERE, RMQ_BASE_PORT, RMQ_TAG, ROOT, machine
 from bench.stream_client import (
     FIRST,
@@ -49,6 +52,8 @@ PROBES: Final = 300
 SMALL: Final = 12
 PER_BATCH: Final = 1000
 READ_MAX_S: Final = 60.0
+QUEUE: Final = "bench"
+CLUSTER: Final = "cluster"  # the row that has brokers of its own
 
 
 class RabbitMQ(run.RabbitMQ):
@@ -112,17 +117,48 @@ def stream_row(broker: AnyBroker, options: argparse.Namespace) -> str:
 
 
 def amqp_row(broker: AnyBroker, options: argparse.Namespace) -> str:
+    more = ["--declare", "bench:stream", "--delete-after", "--pids", str(broker.pid())]
+    return published(broker.port, options, more)
+
+
+def published(port: int, options: argparse.Namespace, more: list[str]) -> str:
+    """What one publisher gets confirmed in a second over each AMQP, with 1,000 in flight."""
     found = []
     for proto in ("0.9.1", "1.0"):
-        command = [str(HERE / "bgen"), "--port", str(broker.port), "--proto", proto]
-        command += ["--declare", "bench:stream", "--queue", "bench", "--delete-after"]
+        command = [str(HERE / "bgen"), "--port", str(port), "--proto", proto, "--queue", QUEUE]
         command += ["--addr-prefix", "/queues/", "--producers", "1", "--window", "1000"]
-        command += ["--size", "1024", "--pids", str(broker.pid())]
-        command += ["--warmup", "1", "--duration", str(options.seconds + 1)]
-        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=90, check=False)
+        command += ["--size", "1024", "--warmup", "1", "--duration", str(options.seconds + 1)]
+        done = subprocess.run(
+            [*command, *more], stdout=subprocess.PIPE, text=True, timeout=90, check=False
+        )
         answer = json.loads(done.stdout.strip().splitlines()[-1])
         found.append(f"{proto}: {answer['pub_per_s']:,.0f}/s")
     return ", ".join(found)
+
+
+def cluster_row(cluster: BrokerCluster, options: argparse.Namespace) -> str:
+    """On three nodes: a member on each of them, and the publisher where the leader is."""
+    cluster.start()
+    try:
+        port = cluster.ports()[0]
+        declare(port, [QUEUE], "stream", 3)
+        return published(port, options, [])
+    finally:
+        cluster.stop()
+
+
+def java_row(broker: AnyBroker, options: argparse.Namespace) -> str:
+    """RabbitMQ's Java client, whose jars the tests of streams use."""
+    opened().close()  # The listener is there.
+    tools = Path(os.environ.get("WARREN_TOOLS", ROOT / ".tools"))
+    with tempfile.TemporaryDirectory() as folder:
+        path = f"{tools / 'streams_java'}/*:{folder}"
+        source = str(HERE / "java" / "StreamRate.java")
+        subprocess.run(["javac", "-nowarn", "-cp", path, "-d", folder, source], check=True)
+        command = ["java", "-cp", path, "StreamRate", str(STREAM_PORT), "100", str(options.seconds)]
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=120, check=True)
+    confirmed, consumed = map(float, done.stdout.split())
+    return f"{confirmed:,.0f}/s confirmed, {consumed:,.0f}/s consumed"
 
 
 def confirms_ms(client: StreamClient, data: bytes, work: Callable[[], None]) -> list[float]:
@@ -270,6 +306,7 @@ def sql_row() -> str:
 
 ROWS: Final[dict[str, Callable[[AnyBroker, argparse.Namespace], str]]] = {
     "stream": stream_row,
+    "java": java_row,
     "amqp": amqp_row,
     "cold": cold_row,
     "tail": tail_row,
@@ -280,7 +317,7 @@ ROWS: Final[dict[str, Callable[[AnyBroker, argparse.Namespace], str]]] = {
 def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--python", type=Path, default=ROOT / ".venv-compiled/bin/python")
-    parser.add_argument("--rows", nargs="*", default=[*ROWS, "sql"])
+    parser.add_argument("--rows", nargs="*", default=[*ROWS, CLUSTER, "sql"])
     parser.add_argument("--seconds", type=float, default=6)
     parser.add_argument("--gigabytes", type=float, default=2, help="of the cold stream")
     parser.add_argument("--messages", type=float, default=1e8, help="before the restart")
@@ -315,6 +352,15 @@ def main() -> None:
                     print(f"| {row} | {name} | {ROWS[row](broker, options)} |", flush=True)
                 finally:
                     broker.stop()
+        if CLUSTER in options.rows:
+            clusters: dict[str, BrokerCluster] = {
+                "warren": WarrenCluster(3, python, Path(folder), options.set),
+                "rabbitmq": RabbitCluster(3),
+            }
+            for name in options.brokers:
+                print(
+                    f"| {CLUSTER} | {name} | {cluster_row(clusters[name], options)} |", flush=True
+                )
     if "sql" in options.rows:
         # The modules of the measured build come first, the sources of this program last.
         program = f"import sys; sys.path.append({str(ROOT)!r}); sys.argv[1:] = ['--rows', 'sql']; "

@@ -58,6 +58,7 @@ class PackedLink:
         self.uid = uid  # of the link, in its session
         self.link = link
         self.ended = False
+        self.delivered_count = 0
         self._owner = owner
         self._core = core
         self._host = host
@@ -68,6 +69,11 @@ class PackedLink:
         self._limit = 0  # deliveries that may be offered, counted from the beginning of the link
         self._is_draining = False
         self._is_going_on = False
+
+    @property
+    def stream(self) -> str:
+        """Name of the stream."""
+        return self._host.name
 
     def start(self) -> None:
         """The link is up."""
@@ -150,6 +156,7 @@ class PackedLink:
         if self._core.offer(self.link, run) == 0:
             self._rewind(first)
             return False
+        self.delivered_count += count
         self._member.delivered_count += count
         self._owner.counts.delivered_no_ack += count
         return True

@@ -12,7 +12,8 @@ from node.definitions.definition_changes import queue_declaration, queue_deletio
 from node.streams.connection import StreamConnection
 from node.streams.lookup import advertised, log_refusal, stream_of
 from node.streams.metadata import answer_metadata
-from node.streams.publisher import NUMBER_END, StreamPublisher
+from node.streams.publish_frames import PublishRun
+from node.streams.publisher import expanded
 from node.streams.single_active import SingleActive
 from node.streams.subscription import Subscription
 from node.streams.super_streams import (
@@ -27,16 +28,14 @@ from queues.definitions.queue_arguments import STREAM
 from queues.streams.filtering import parse_filter
 from queues.streams.groups import NO_PARTITION
 from queues.streams.offsets import OFFSET_MAX, OffsetSpec, Start
+from queues.streams.tracking import BATCH
 from warren.wire.errors import ProtocolError, ReplyCode
 from warren.wire.stream import codes
-from warren.wire.stream.chunks import SINGLE_HEAD, Entry, Unsupported, take_entry
 from warren.wire.stream.frames import Answer, BadFrame, Fields, FrameWriter
 
 REFERENCE_BYTES_MAX: Final = 255
 SINGLE: Final = "single-active-consumer"  # properties of a subscription
 SUPER: Final = "super-stream"
-MESSAGES_PER_TURN: Final = 1024  # of one connection
-BYTES_PER_TURN: Final = 1 << 20
 STARTS: Final[Mapping[int, Start]] = {
     codes.OFFSET_FIRST: Start.FIRST,
     codes.OFFSET_LAST: Start.LAST,
@@ -310,103 +309,27 @@ def _query_sequence(endpoint: StreamConnection, fields: Fields) -> None:
     host.query_publisher(reference.encode(), done)
 
 
-class Publishing:
-    """A Publish frame that is carried out in slices: the entries that are left of it."""
-
-    def __init__(self, fields: Fields) -> None:
-        self.fields = fields
-        self.number = fields.u8()
-        self.left = fields.u32()
-        self.has_filter = fields.version >= codes.VERSION_2
-        self.is_slice_full = False  # the last slice was as large as a turn allows
-        self.refused: list[int] = []  # ids of the last slice that cannot be published
-        self.fault = ""  # why one of them was refused
-
-    def take_slice(self) -> list[Entry]:
-        """Take entries of at most MESSAGES_PER_TURN messages and BYTES_PER_TURN, and one more.
-
-        A batch of a few hundred bytes may hold 65,535 messages, or 16 MiB. BadFrame: the frame is
-        malformed.
-        """
-        entries: list[Entry] = []
-        self.refused, self.fault = [], ""
-        count, size = self._take_singles(entries)
-        while self.left > 0 and count < MESSAGES_PER_TURN and size < BYTES_PER_TURN:
-            self.left -= 1
-            publishing_id = self._publishing_id()
-            try:
-                entry = take_entry(self.fields, self.has_filter)
-            except Unsupported as error:
-                self.fault = str(error)
-                self.refused.append(publishing_id)
-                count += 1
-                continue
-            count += len(entry.messages)
-            size += sum(map(len, entry.messages))
-            if publishing_id < NUMBER_END:
-                entries.append(entry)
-            else:
-                self.refused.append(publishing_id)
-        self.is_slice_full = count >= MESSAGES_PER_TURN or size >= BYTES_PER_TURN
-        return entries
-
-    def _take_singles(self, entries: list[Entry]) -> tuple[int, int]:
-        """Take the single messages that are first in the slice, as most are, in one loop; how many
-        messages and bytes these are."""
-        body, at = self.fields.body, self.fields.at
-        count = size = 0
-        if self.has_filter:
-            return 0, 0
-        end = len(body) - SINGLE_HEAD.size
-        while self.left > 0 and count < MESSAGES_PER_TURN and size < BYTES_PER_TURN and at <= end:
-            publishing_id, length = SINGLE_HEAD.unpack_from(body, at)
-            begin = at + SINGLE_HEAD.size
-            if begin + length > len(body) or publishing_id >= NUMBER_END:
-                break  # A batch, a number that is refused, or a frame that is cut short.
-            at = begin + length
-            entries.append(Entry(publishing_id, "", (body[begin:at],)))
-            self.left -= 1
-            count += 1
-            size += length
-        self.fields.at = at
-        return count, size
-
-    def _publishing_id(self) -> int:
-        """That of the next entry, which is not taken."""
-        at = self.fields.at
-        publishing_id = self.fields.u64()
-        self.fields.at = at
-        return publishing_id
-
-
-def continue_publish(endpoint: StreamConnection, work: Publishing) -> bool:
-    """Publish the next slice; whether the frame is done. BadFrame: it is malformed.
-
-    PublishError is the answer to what cannot be published; the rest is published.
-    """
-    publisher = endpoint.publishers.get(work.number)
-    entries = work.take_slice()
-    if work.fault:
-        log_refusal(endpoint, work.fault)
+def publish(endpoint: StreamConnection, run: PublishRun) -> None:
+    """Publish a run; PublishError is the answer to what cannot be published."""
+    publisher = endpoint.publishers.get(run.publisher)
+    if run.fault:
+        log_refusal(endpoint, run.fault)
     if publisher is None:
-        ids = work.refused + [entry.publishing_id for entry in entries]
-        endpoint.refuse(work.number, ids, codes.PUBLISHER_DOES_NOT_EXIST)
-    else:
-        endpoint.refuse(work.number, work.refused, codes.PRECONDITION_FAILED)
-        _publish(endpoint, publisher, entries)
-    return work.left == 0
-
-
-def _publish(endpoint: StreamConnection, publisher: StreamPublisher, kept: list[Entry]) -> None:
-    if not kept:
+        endpoint.refuse(run.publisher, run.refused, codes.PUBLISHER_DOES_NOT_EXIST)
+        endpoint.refuse(run.publisher, ids_of_run(run), codes.PUBLISHER_DOES_NOT_EXIST)
         return
-    name = publisher.host.name
-    if not endpoint.permissions.allows(WRITE, name):
-        ids = [entry.publishing_id for entry in kept]
-        endpoint.refuse(publisher.number, ids, codes.ACCESS_REFUSED)
+    endpoint.refuse(run.publisher, run.refused, codes.PRECONDITION_FAILED)
+    if run.count == 0:
+        return
+    if not endpoint.permissions.allows(WRITE, publisher.host.name):
+        endpoint.refuse(run.publisher, ids_of_run(run), codes.ACCESS_REFUSED)
         return
     endpoint.count_published()
-    publisher.publish(kept, endpoint.plans().targets((publisher.host.uid,), ""))
+    publisher.publish(run, endpoint.plans().targets((publisher.host.uid,), ""))
+
+
+def ids_of_run(run: PublishRun) -> list[int]:
+    return expanded([(first, 1 if count & BATCH else count) for first, count in run.ids])
 
 
 # Consuming

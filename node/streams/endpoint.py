@@ -9,7 +9,6 @@ and one that only consumes goes on.
 
 import logging
 from collections.abc import Mapping
-from struct import pack
 from typing import TYPE_CHECKING, Final
 
 from node.auth.login import Accepted, LoginOutcome
@@ -22,8 +21,9 @@ from node.connections.connection_facts import ConnectionFacts
 from node.connections.socket_reading import ANSWER_BYTES_MAX, Reading, Transport
 from node.events.authors import AMQP, Author
 from node.events.logs import Ids, ids_of
-from node.streams.commands import COMMANDS, COMMANDS_BEFORE_OPEN, Publishing, continue_publish
-from node.streams.publisher import StreamPublisher
+from node.streams.commands import COMMANDS, COMMANDS_BEFORE_OPEN, publish
+from node.streams.publish_frames import PublishScanner, confirm_frame
+from node.streams.publisher import StreamPublisher, expanded
 from node.streams.single_active import ANSWER_MS, Updates
 from node.streams.subscription import Subscription
 from queues.sessions.credit import CONNECTION, CreditActor
@@ -44,6 +44,8 @@ PROTOCOL: Final = "stream"
 FRAME_MAX: Final = 1 << 20
 HANDSHAKE_FRAME_MAX: Final = 64 << 10  # until a vhost is open: clients need no login for that
 FRAMES_PER_TURN: Final = 512
+MESSAGES_PER_TURN: Final = 4096  # published by one connection
+BYTES_PER_TURN: Final = 1 << 20
 OUTPUT_BYTES_MAX: Final = 512 << 10  # of chunks in one turn
 CLOSE_WAIT_MS: Final = 10_000
 
@@ -111,7 +113,7 @@ class StreamEndpoint:
         self.heartbeat_s = broker.config.limits.heartbeat_s
         self._frames = FrameBuffer(HANDSHAKE_FRAME_MAX)
         self._reading = Reading(broker.turn, transport, self.connection, broker.monotonic_ms)
-        self._publishing: Publishing | None = None  # a Publish that is carried out in slices
+        self._scanner = PublishScanner()  # of the Publish that is carried out, maybe in slices
         self._login = LoginTask(broker.logins)
         self._login_correlation = 0
         self._output: list[bytes] = []
@@ -197,16 +199,10 @@ class StreamEndpoint:
     def _work_off(self) -> None:
         """Carry out frames, as many as fit in a turn."""
         try:
-            for _ in range(FRAMES_PER_TURN):
-                if self._is_closing or self._login.is_running:
-                    return
-                if self._publishing is not None and not self._go_on_publishing():
-                    return
-                body = self._frames.take()
-                if body is None:
-                    return
-                self._handle(Fields(body))
-            self._step_later()
+            try:
+                self._carry_out_frames()
+            finally:
+                self._publish_gathered()
         except BadFrame as error:
             code = codes.FRAME_TOO_LARGE if error.is_too_large else codes.UNKNOWN_FRAME
             self.fail(code, str(error))
@@ -214,24 +210,43 @@ class StreamEndpoint:
             log.exception("%s: internal error", self.name, extra=self.ids())
             self.fail(codes.INTERNAL_ERROR, "internal error")
 
+    def _carry_out_frames(self) -> None:
+        for _ in range(FRAMES_PER_TURN):
+            if self._is_closing or self._login.is_running:
+                return
+            if self._scanner.left > 0 and not self._go_on_publishing():
+                return
+            body = self._frames.take()
+            if body is None:
+                return
+            self._handle(body)
+        self._step_later()
+
     def _go_on_publishing(self) -> bool:
-        """A slice of the Publish that is being carried out, unless it has to wait; whether it is
-        done."""
-        assert self._publishing is not None
+        """Take a slice of the Publish that is being carried out, unless it has to wait; return
+        whether there is room for more in this turn."""
         if self._must_wait_to_publish():
             return False  # `flush` asks again.
-        work = self._publishing
-        if continue_publish(self, work):
-            self._publishing = None
-        if work.left > 0 or work.is_slice_full:
+        if self._scanner.scan(MESSAGES_PER_TURN, BYTES_PER_TURN):
             self._step_later()
             return False
         return True
 
-    def _handle(self, fields: Fields) -> None:
+    def _publish_gathered(self) -> None:
+        """Publish what came in Publish frames so far."""
+        if self._scanner.count > 0:
+            run = self._scanner.take()
+            if not self._is_closing:
+                publish(self, run)
+
+    def _handle(self, body: bytes) -> None:
+        fields = Fields(body)
         if fields.key == codes.PUBLISH and self.is_open:
-            self._publishing = Publishing(fields)
+            if not self._scanner.suits(body):
+                self._publish_gathered()
+            self._scanner.begin(body)
             return
+        self._publish_gathered()
         known = COMMANDS if self.is_open else COMMANDS_BEFORE_OPEN
         command = known.get(fields.key)
         if command is None:
@@ -362,9 +377,9 @@ class StreamEndpoint:
         """Send the confirms that are due."""
         confirmed, refused = publisher.take_decided()
         if confirmed:
-            frame = FrameWriter(codes.PUBLISH_CONFIRM).u8(publisher.number).u32(len(confirmed))
-            self.send(frame.raw(pack(f">{len(confirmed)}Q", *confirmed)))
-        self.refuse(publisher.number, refused, codes.STREAM_NOT_AVAILABLE)
+            self._output.append(confirm_frame(publisher.number, confirmed))
+            self.mark()
+        self.refuse(publisher.number, expanded(refused), codes.STREAM_NOT_AVAILABLE)
 
     def refuse(self, publisher: int, ids: list[int], code: int) -> None:
         """Send PublishError for messages; there may be none."""
@@ -386,7 +401,7 @@ class StreamEndpoint:
         more = self._reading.begin_turn()
         if more:
             self._frames.add(more)
-        if (more or self._publishing is not None) and not self._is_stepping_later:
+        if (more or self._scanner.left > 0) and not self._is_stepping_later:
             self._work_off()
         work, self._work = self._work, []
         for publisher in work:
@@ -412,13 +427,13 @@ class StreamEndpoint:
             subscription = subscriptions[place % len(subscriptions)]
             place += 1
             frame = subscription.take_frame(self.deliver_version, now_ms)
-            if frame is None:
+            if not frame:
                 idle += 1
                 self._look_after(subscription)
                 continue
             idle = 0
-            size += len(frame)
-            self._output.append(frame)
+            size += sum(map(len, frame))
+            self._output += frame
         self._first_to_write = place
 
     def _look_after(self, subscription: Subscription) -> None:
@@ -447,7 +462,7 @@ class StreamEndpoint:
     def _should_stop(self) -> bool:
         if self._is_closing:
             return False
-        if self._login.is_running or self._publishing is not None or self._is_stepping_later:
+        if self._login.is_running or self._scanner.left > 0 or self._is_stepping_later:
             return True
         is_full = self.transport.get_write_buffer_size() >= ANSWER_BYTES_MAX
         return is_full or self._reading.has_backlog()
@@ -495,7 +510,7 @@ class StreamEndpoint:
             subscription.end()
         self.publishers.clear()
         self.subscriptions.clear()
-        self._publishing = None
+        self._scanner.end()
 
     # Listings
 
@@ -533,4 +548,4 @@ class StreamEndpoint:
         """As the management API shows it."""
         if self.broker.alarms.is_set():
             return "blocked" if self.has_published else "blocking"
-        return "flow" if self._publishing is not None else "running"
+        return "flow" if self._scanner.left > 0 else "running"

@@ -7,27 +7,21 @@ above its highest one, is confirmed and not appended.
 """
 
 from collections import deque
-from collections.abc import Sequence
-from itertools import accumulate
-from struct import pack
 from time import perf_counter
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from node.streams.bodies import stored_form
+from node.streams.publish_frames import PublishRun
 from queues.machine.commands import EndSession, SessionId
 from queues.queue_host import PublishingOnly
 from queues.sessions.credit import LINK, CreditActor
 from queues.sessions.publishing import Held, Publisher, Targets
 from queues.streams.host import StreamHost
 from queues.streams.tracking import BATCH
-from warren.wire.amqp10.message import INFO_DURABLE, Sections
+from warren.wire.amqp10.message import INFO_DURABLE
 from warren.wire.amqp10.transfers import Transfers
-from warren.wire.stream.chunks import Entry
 
 if TYPE_CHECKING:
     from node.broker import Broker
-
-NUMBER_END: Final = 1 << 63  # publishing ids are below
 
 
 class PublisherOwner(Protocol):
@@ -70,7 +64,6 @@ class StreamPublisher(PublishingOnly):
         self._publisher.confirming = True
         self._names = b"\x00" + bytes([len(host.name.encode())]) + host.name.encode()
         self._sent: deque[tuple[int, int, int]] = deque()
-        self._sections = Sections()
         endpoint.broker.named_targets.join(host.uid, self)
 
     @property
@@ -89,28 +82,17 @@ class StreamPublisher(PublishingOnly):
     def unconfirmed_count(self) -> int:
         return sum(count for _, _, count in self._sent)
 
-    def publish(self, entries: Sequence[Entry], targets: Targets) -> None:
-        """Append entries in their order; some."""
-        stored: list[bytes] = []
-        ids: list[tuple[int, int]] = []
-        for entry in entries:
-            for message in entry.messages:
-                stored.append(stored_form(message, entry.filter_value, self._sections))
-            count = len(entry.messages)
-            ids.append((entry.publishing_id, 1 if count == 1 else BATCH | count))
-        runs = joined_ids(ids)
-        self._note_sent(runs)
+    def publish(self, run: PublishRun, targets: Targets) -> None:
+        """Append the messages of a run, which are some, in their order."""
+        self._note_sent(run.ids)
         if self.reference:
-            self.host.identify(self, self.reference.encode(), runs)
-        places = accumulate(map(len, stored), initial=0)
-        offsets = pack(f"<{len(stored) + 1}I", *places)
-        data = b"".join(stored)
-        run = Transfers(0, 0, 0, False, 0, data, offsets, [0], [INFO_DURABLE])
-        self.published_count += len(stored)
-        self.endpoint.broker.counts10.received += len(stored)
-        self.endpoint.broker.counts10.received_confirm += len(stored)
+            self.host.identify(self, self.reference.encode(), run.ids)
+        self.published_count += run.count
+        self.endpoint.broker.counts10.received += run.count
+        self.endpoint.broker.counts10.received_confirm += run.count
+        transfers = Transfers(0, 0, 0, False, 0, run.data, run.offsets, [0], [INFO_DURABLE])
         self._publisher.now_s = perf_counter()
-        if self._publisher.publish_transfers(run, targets, self._names):
+        if self._publisher.publish_transfers(transfers, targets, self._names):
             self.endpoint.mark_publisher(self)
 
     def _note_sent(self, runs: list[tuple[int, int]]) -> None:
@@ -122,17 +104,18 @@ class StreamPublisher(PublishingOnly):
             ids = 1 if is_batch else count
             self._sent.append((tag, first + ids - 1, ids))
 
-    def take_decided(self) -> tuple[list[int], list[int]]:
-        """Publishing ids to confirm, and those that were refused, since the last call."""
-        confirmed: list[int] = []
-        refused: list[int] = []
+    def take_decided(self) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+        """Runs (first, count) of publishing ids to confirm, and of those that were refused, since
+        the last call."""
+        confirmed: list[tuple[int, int]] = []
+        refused: list[tuple[int, int]] = []
         self._publisher.now_s = perf_counter()
         for decided in self._publisher.take_outcomes():
             into = confirmed if decided.refused_by == 0 else refused
             while self._sent and self._sent[0][0] - self._sent[0][2] < decided.last:
                 tag, last_id, count = self._sent.popleft()
                 left = max(0, tag - int(decided.last))
-                into.extend(range(last_id - count + 1, last_id - left + 1))
+                into.append((last_id - count + 1, count - left))
                 if left:
                     self._sent.appendleft((tag, last_id, left))
         return confirmed, refused
@@ -167,20 +150,6 @@ class StreamPublisher(PublishingOnly):
         self.endpoint.stream_gone(self.host)
 
 
-def joined_ids(ids: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The same with single messages whose ids count up made runs (first id, count)."""
-    runs: list[tuple[int, int]] = []
-    begin = length = 0  # of the run that may go on; 0: none may
-    for first, count in ids:
-        if count == 1 and length > 0 and first == begin + length:
-            length += 1
-            continue
-        if length > 0:
-            runs.append((begin, length))
-        begin, length = first, 1
-        if count != 1:
-            runs.append((first, count))
-            length = 0
-    if length > 0:
-        runs.append((begin, length))
-    return runs
+def expanded(runs: list[tuple[int, int]]) -> list[int]:
+    """The publishing ids of runs (first, count)."""
+    return [number for first, count in runs for number in range(first, first + count)]

@@ -1,20 +1,22 @@
 """One subscription of a connection of the stream protocol: chunks of its stream, by credit.
 
 It reads the committed messages of the member on this node, at its own place, and packs them into
-chunks of at most CHUNK_BYTES; one chunk takes one credit. Nothing is kept of what was sent.
+chunks of at most CHUNK_BYTES; one chunk takes one credit. Nothing is kept of what was sent, but for
+the last chunks of the tail, which other subscriptions without a filter are sent as they are.
 """
 
 from collections.abc import Callable
 from typing import Final
 
-from node.streams.bodies import body_of
-from queues.message import Chunk
+from node.streams.bodies import put_entries
 from queues.sessions.counts import Counts
 from queues.streams.host import StreamHost
 from queues.streams.member import StreamMember
 from queues.streams.offsets import OffsetSpec, Start
 from queues.streams.reader import NOT_KNOWN, StreamReader
-from warren.wire.stream.chunks import ENTRIES_MAX, encode_chunk
+from queues.streams.tail import EncodedChunk
+from warren.wire.buffer import BytesWriter
+from warren.wire.stream.chunks import ENTRIES_MAX, chunk_head
 from warren.wire.stream.codes import DELIVER, VERSION_2
 from warren.wire.stream.frames import FrameWriter
 
@@ -53,17 +55,13 @@ class Subscription:
         self._mark = mark
         self._spec = spec
         self._reader = StreamReader(member, spec, mark) if is_active else None
-        # Read and not sent: offset, chunk, index, count of what began another chunk
-        self._next: tuple[int, Chunk, int, int] | None = None
         member.consumer_count += 1
         member.watchers.append(mark)
 
     @property
     def next_offset(self) -> int:
         """Of the message that is sent next; -1: it is being looked up, or it is not active."""
-        if self._reader is None:
-            return NOT_KNOWN
-        return self._reader.next_offset if self._next is None else self._next[0]
+        return NOT_KNOWN if self._reader is None else self._reader.next_offset
 
     @property
     def lag(self) -> int:
@@ -90,13 +88,11 @@ class Subscription:
         spec = self._spec
         if start is not None:
             spec = OffsetSpec(start, value, spec.filter)
-        self._next = None
         self._reader = StreamReader(self._member, spec, self._mark)
         self._mark()
 
     def stop(self) -> None:
         """Send nothing until `begin`."""
-        self._next = None
         self._reader = None
 
     def grant(self, credit: int) -> None:
@@ -106,48 +102,61 @@ class Subscription:
         """Its filter looked at as many messages as it may in one turn."""
         return self.credit > 0 and self._reader is not None and self._reader.has_scanned
 
-    def take_frame(self, version: int, now_ms: int) -> bytes | None:
-        """A frame with the next chunk, for one credit; None: there is nothing to send now."""
+    def take_frame(self, version: int, now_ms: int) -> list[bytes]:
+        """A frame with the next chunk, for one credit, in parts; none: there is nothing to send
+        now."""
         if self.credit == 0 or self._reader is None:
-            return None
-        first, messages, timestamp_ms = self._take(self._reader)
-        if not messages:
-            return None
+            return []
+        encoded = self._next_chunk(self._reader, now_ms)
+        if encoded is None:
+            return []
         self.credit -= 1
-        self.delivered_count += len(messages)
-        self.last_offset = first + len(messages) - 1
-        self._member.delivered_count += len(messages)
-        self._counts.delivered_no_ack += len(messages)
+        count = encoded.end_offset - encoded.first_offset
+        self.delivered_count += count
+        self.last_offset = encoded.end_offset - 1
+        self._member.delivered_count += count
+        self._counts.delivered_no_ack += count
         frame = FrameWriter(DELIVER, version).u8(self.number)
         if version == VERSION_2:
             frame.u64(max(0, self._member.last_chunk_offset))
-        return frame.raw(encode_chunk(first, timestamp_ms or now_ms, EPOCH, messages)).end()
+        return [frame.raw(encoded.head).end(len(encoded.data)), encoded.data]
 
-    def _take(self, reader: StreamReader) -> tuple[int, list[bytes], int]:
-        """Messages whose offsets count up, the first one's offset, and when it was written."""
-        first, size = 0, 0
-        messages: list[bytes] = []
-        timestamp_ms = 0
-        while size < CHUNK_BYTES and len(messages) < MESSAGES_MAX:
-            found = self._next or reader.take(MESSAGES_MAX)
-            self._next = None
+    def _next_chunk(self, reader: StreamReader, now_ms: int) -> EncodedChunk | None:
+        """The chunk from the next offset on: the one that another subscription has been sent, or
+        one that is made of what the reader gives."""
+        member = self._member
+        is_shared = self._spec.filter is None and member.consumer_count > 1
+        if is_shared and (found := member.encoded.find(reader.next_offset)) is not None:
+            reader.go_to(found.end_offset)
+            return found
+        first, count, data, timestamp_ms = self._take(reader)
+        if count == 0:
+            return None
+        head = chunk_head(first, timestamp_ms or now_ms, EPOCH, count, data)
+        made = EncodedChunk(first, first + count, head, data)
+        if is_shared and 0 <= member.tail.first_offset <= first:
+            member.encoded.add(made)
+        return made
+
+    def _take(self, reader: StreamReader) -> tuple[int, int, bytes, int]:
+        """Messages whose offsets count up: the first one's offset, how many, their bytes, and when
+        the first one was written."""
+        first = taken = timestamp_ms = 0
+        writer = BytesWriter()
+        while len(writer) < CHUNK_BYTES and taken < MESSAGES_MAX:
+            found = reader.take(MESSAGES_MAX - taken)
             if found is None:
                 break
             offset, chunk, index, count = found
-            if messages and offset != first + len(messages):
-                self._next = found  # A filter left some out.
+            if taken and offset != first + taken:
+                reader.go_to(offset)  # A filter left some out.
                 break
-            if not messages:
+            if not taken:
                 first, timestamp_ms = offset, reader.taken_ms
-            used = 0
-            while used < count and size < CHUNK_BYTES and len(messages) < MESSAGES_MAX:
-                message = body_of(chunk, index + used)
-                messages.append(message)
-                size += len(message)
-                used += 1
-            if used < count:
-                self._next = (offset + used, chunk, index + used, count - used)
-        return first, messages, timestamp_ms
+            used = put_entries(writer, chunk, index, count, CHUNK_BYTES)
+            taken += used
+            reader.go_to(offset + used)
+        return first, taken, writer.getvalue(), timestamp_ms
 
     def end(self) -> None:
         if self.on_end is not None:

@@ -14,6 +14,7 @@ from node.amqp091.deliveries import Consumer091
 from node.amqp091.endpoint import Endpoint091
 from node.amqp10.consuming import ConsumingLink
 from node.amqp10.endpoint import Endpoint10
+from node.amqp10.packed_link import PackedLink
 from node.amqp10.sessions import Session10
 from node.connections.direct_reply_to import ANSWERS_FROM
 from node.management.rows.client_view import (
@@ -104,7 +105,12 @@ class LiveClients:
             asked = (consumer.arguments or {}).get(TIMEOUT, -1)
             return consumer_view(peer, consumer, self._timeout_ms(consumer.host.uid, asked))
         session = endpoint.sessions.get(key[1])
-        link = None if session is None else session.consuming.get(key[2])
+        if session is None:
+            return None
+        packed = session.browsing.get(key[2])
+        if isinstance(packed, PackedLink):
+            return packed_view(peer, packed)
+        link = session.consuming.get(key[2])
         if link is None:
             return None
         return link_view(peer, link, self._timeout_ms(link.host.uid, int(link.asked.timeout_ms)))
@@ -170,12 +176,14 @@ def consumer_keys(endpoint: Endpoint, queue: str) -> list[Key]:
         ]
     if isinstance(endpoint, StreamEndpoint):
         return subscription_keys(endpoint, queue)
-    return [
-        (name, number, uid)
-        for number, session in endpoint.sessions.items()
-        for uid, link in session.consuming.items()
-        if queue in ("", link.host.name)
-    ]
+    found: list[Key] = []
+    for number, session in endpoint.sessions.items():
+        queues = {uid: link.host.name for uid, link in session.consuming.items()}
+        for uid, reading in session.browsing.items():
+            if isinstance(reading, PackedLink):
+                queues[uid] = reading.stream
+        found += [(name, number, uid) for uid, each in queues.items() if queue in ("", each)]
+    return found
 
 
 def subscription_keys(endpoint: Endpoint, stream: str) -> list[Key]:
@@ -333,6 +341,21 @@ def consumer_view(peer: PeerOfRow, consumer: Consumer091, timeout_ms: int) -> Co
         delivered=int(consumer.written),
         held=int(consumer.held),
         timeout_ms=timeout_ms,
+    )
+
+
+def packed_view(peer: PeerOfRow, link: PackedLink) -> ConsumerView:
+    """A link that reads a stream in runs."""
+    return ConsumerView(
+        peer=peer,
+        tag=str(int(link.link.peer_handle)),
+        queue=link.stream,
+        no_ack=True,
+        exclusive=False,
+        prefetch=0,
+        active=True,
+        single_active=False,
+        delivered=link.delivered_count,
     )
 
 

@@ -26,8 +26,8 @@ Found = tuple[int, Chunk, int, int]  # offset, chunk, index in it, count
 
 
 class StreamReader:
-    """See the module. Invariant: `_buffer` has runs from `_offset` on, without a gap but for chunks
-    that the filter does not want."""
+    """See the module. Invariant: `_buffer` has runs from the one that was given last on, without a
+    gap but for chunks that the filter does not want."""
 
     def __init__(self, member: StreamMember, spec: OffsetSpec, wake: Callable[[], None]) -> None:
         self.error: Exception | None = None  # a segment cannot be read
@@ -83,6 +83,7 @@ class StreamReader:
         budget = SCANNED_MAX
         self.has_scanned = False
         while not self._is_waiting and self.error is None:
+            self._drop_read()
             if not self._buffer and not self._fill():
                 return None
             first, chunk, made_ms = self._buffer[0]
@@ -94,8 +95,6 @@ class StreamReader:
                 budget -= index - before
             count = min(count_max, left)
             self._offset = first + index + count
-            if index + count == chunk.count():
-                self._buffer.popleft()
             if count > 0:
                 self.taken_ms = made_ms
                 return first + index, chunk, index, count
@@ -103,6 +102,18 @@ class StreamReader:
                 self.has_scanned = True
                 return None
         return None
+
+    def go_to(self, offset: int) -> None:
+        """Have `take` go on there: at or behind the first message that it gave last."""
+        self._offset = offset
+
+    def _drop_read(self) -> None:
+        """Let go of what comes before the next message; `go_to` may have needed it."""
+        while self._buffer:
+            first, chunk, _ = self._buffer[0]
+            if first + chunk.count() > self._offset:
+                return
+            self._buffer.popleft()
 
     def _fill(self) -> bool:
         member = self._member
@@ -129,7 +140,7 @@ class StreamReader:
                 first += int(chunk.count())
         self._place = following
         if not self._buffer:
-            self._offset = following.offset
+            self._offset = max(self._offset, following.offset)
         self._wake()
 
     def _failed(self, error: Exception) -> None:

@@ -2,11 +2,13 @@
 
 from bisect import bisect_right
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from queues.message import Chunk
 
 TAIL_BYTES: Final = 4 << 20
+ENCODED_MAX: Final = 8  # chunks
 Run = tuple[int, Chunk, int]  # offset of the first message, messages, time of their entry
 
 
@@ -53,3 +55,32 @@ class Tail:
     def clear(self) -> None:
         self._runs.clear()
         self._head = self._byte_count = 0
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedChunk:
+    """Messages as subscribers of the stream protocol get them."""
+
+    first_offset: int
+    end_offset: int
+    head: bytes
+    data: bytes
+
+
+class EncodedChunks:
+    """The last chunks that were made for subscribers at the tail: each is made once for all."""
+
+    def __init__(self) -> None:
+        self._chunks: dict[int, EncodedChunk] = {}  # by first offset
+
+    def find(self, offset: int) -> EncodedChunk | None:
+        """One that begins with this message."""
+        return self._chunks.get(offset)
+
+    def add(self, chunk: EncodedChunk) -> None:
+        if len(self._chunks) >= ENCODED_MAX:
+            del self._chunks[next(iter(self._chunks))]
+        self._chunks[chunk.first_offset] = chunk
+
+    def clear(self) -> None:
+        self._chunks.clear()

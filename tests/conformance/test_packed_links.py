@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any, Final
+from urllib.parse import quote
 
 import pika
 import pytest
@@ -18,6 +19,7 @@ from tests.unit.wire.amqp10.test_rows import (
 from warren.client import ClientError, Connection, Message, connect
 from warren.client.links import LinkHandle, Quiet, Terms
 from warren.testing import Broker
+from warren.testing.broker import VirtualHost
 from warren.wire.amqp10.link import SENDER_SETTLED
 from warren.wire.amqp10.packed import PACKED_FILTER
 from warren.wire.amqp10.performatives import Attach, Flow, Source, Target
@@ -152,6 +154,29 @@ def test_many_messages_come_in_one_delivery_in_their_order(url: str) -> None:
             assert packed.error is not None and "was deleted" in str(packed.error)
 
     asyncio.run(test())
+
+
+def test_the_link_is_listed_as_a_consumer_of_its_stream(warren_broker: Broker) -> None:
+    async def test(vhost: VirtualHost) -> None:
+        path = f"/api/consumers/{quote(vhost.name, safe='')}"
+
+        async def listed() -> Any:
+            return await asyncio.to_thread(vhost.broker.api, "GET", path)
+
+        async with opened(vhost.url) as (connection, management):
+            await publish(connection, *[Message(b"%d" % n) for n in range(10)])
+            packed = await attached(connection, 0)
+            packed.grant(10)
+            await packed.until(10)
+            (row,) = await listed()
+            assert row["queue"]["name"] == "log"
+            assert (row["ack_required"], row["active"]) == (False, True)
+            await packed.handle.close(10)
+            assert await listed() == []
+            await management.delete_queue("log")
+
+    with warren_broker.vhost() as found:
+        asyncio.run(test(found))
 
 
 def test_messages_of_amqp_0_9_1_are_as_other_links_give_them(url: str) -> None:

@@ -1,6 +1,7 @@
 """Bytes on the stream protocol's port that no good client sends: clear ends, and the node lives."""
 
 import socket
+import zlib
 from collections.abc import Iterator
 
 import pytest
@@ -9,6 +10,7 @@ from tests.conformance.broker import CONFIG
 from warren.testing import free_port
 from warren.testing.node import Node
 from warren.wire.stream import codes
+from warren.wire.stream.chunks import CHUNK_HEAD
 from warren.wire.stream.frames import Fields, FrameBuffer, FrameWriter
 
 SEED_FRAMES = 200
@@ -21,6 +23,9 @@ class Client:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=15)
         self._frames = FrameBuffer(0)
         self._correlation = 0
+
+    def fileno(self) -> int:
+        return self.socket.fileno()
 
     def send(self, frame: FrameWriter) -> None:
         self.socket.sendall(frame.end())
@@ -178,6 +183,47 @@ def test_a_publisher_that_has_not_published_learns_that_its_stream_is_gone(
     assert told is not None
     assert (told.key, told.u16()) == (codes.METADATA_UPDATE, codes.STREAM_NOT_AVAILABLE)
     assert told.string() == "short"
+
+
+def test_subscriptions_at_the_tail_get_every_message_once(client: Client, port: int) -> None:
+    """They share chunks, also where they come and read at different times."""
+    client.open()
+    assert client.ask(codes.CREATE, text("tail"), number(0, 4)).u16() == codes.OK
+    assert client.ask(codes.DECLARE_PUBLISHER, number(1, 1) + text("") + text("tail")).u16() == 1
+    readers = [Client(port) for _ in range(2)]
+    bodies = [b"%d" % place for place in range(120)]
+    found: dict[tuple[int, int], list[bytes]] = {}
+    for place in range(0, len(bodies), 10):
+        reader = readers[place % 20 // 10]
+        if place < 40:
+            if place < 20:
+                reader.open()
+            subscribe = number(place, 1) + text("tail") + number(codes.OFFSET_FIRST, 2)
+            assert reader.ask(codes.SUBSCRIBE, subscribe + number(1, 2)).u16() == codes.OK
+            found[place % 20 // 10, place] = []
+        entries = [number(n, 8) + number(1 + len(str(n)), 4) + b"\0%d" % n for n in range(place, place + 10)]
+        client.send(FrameWriter(codes.PUBLISH).u8(1).u32(10).raw(b"".join(entries)))
+    while any(len(each) < len(bodies) for each in found.values()):
+        for place, reader in enumerate(readers):
+            if all(len(each) == len(bodies) for key, each in found.items() if key[0] == place):
+                continue
+            frame = reader.receive()
+            assert frame is not None and frame.key == codes.DELIVER
+            subscription = frame.u8()
+            into = found[place, subscription]
+            head = CHUNK_HEAD.unpack_from(frame.body, frame.at)
+            data = frame.body[frame.at + CHUNK_HEAD.size :]
+            assert (head[6], head[8]) == (len(into), len(data))  # offset and size
+            assert zlib.crc32(data) == head[7]
+            for _ in range(head[3]):
+                size = int.from_bytes(data[:4], "big")
+                into.append(data[5 : 4 + size])
+                data = data[4 + size :]
+            reader.send(FrameWriter(codes.CREDIT).u8(subscription).u16(1))
+    assert all(each == bodies for each in found.values())
+    assert client.ask(codes.DELETE, text("tail")).u16() == codes.OK
+    for reader in readers:
+        reader.close()
 
 
 @pytest.mark.parametrize(

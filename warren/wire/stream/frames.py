@@ -8,14 +8,17 @@
     Answer(key, correlation, code).string("x").end()       # bytes of a whole frame
 
 A frame is size u32, key u16, version u16 and the fields; integers are big-endian, a string has a
-length i16, bytes have a length i32 (-1: null), an array has a count i32.
+length i16, bytes have a length i32 (-1: null), an array has a count i32. Compiled.
 """
 
 from collections.abc import Iterable, Mapping
 from struct import Struct
 from struct import error as StructError
-from typing import Final
+from typing import Final, final
 
+from mypy_extensions import i64
+
+from warren.wire.buffer import read_i32_be
 from warren.wire.stream.codes import RESPONSE, VERSION_1
 
 U8: Final = Struct(">B")
@@ -26,6 +29,8 @@ U32: Final = Struct(">I")
 U64: Final = Struct(">Q")
 I64: Final = Struct(">q")
 HEAD: Final = Struct(">HH")
+SIZE_BYTES: Final = 4
+U32_MASK: Final = 0xFFFFFFFF
 HEAD_BYTES: Final = 4
 COUNT_MAX: Final = 65_536  # of strings in an array: what a frame cannot hold is not counted out
 STRING_BYTES_MAX: Final = 32_767
@@ -39,38 +44,52 @@ class BadFrame(Exception):
         self.is_too_large = is_too_large
 
 
+@final
 class FrameBuffer:
     """Cuts what a socket reads into frames."""
 
     def __init__(self, frame_max: int) -> None:
         self.frame_max = frame_max  # bytes of a frame without its size; 0: any
-        self._data = bytearray()
-        self._at = 0
+        self._data = b""
+        self._at: i64 = 0
+        self._cut = bytearray()  # a frame of which bytes are still to come; `_data` has none then
+        self._need: i64 = 0  # bytes of `_cut` before it is looked at again
 
     def add(self, data: bytes) -> None:
-        del self._data[: self._at]
-        self._at = 0
-        self._data += data  # in place: a frame may come a byte at a time
-
-    @property
-    def waiting_bytes(self) -> int:
-        return len(self._data) - self._at
+        if len(self._cut) == 0:
+            if self._at == len(self._data):
+                self._data = data
+                self._at = 0
+                return
+            self._cut += self._data[self._at :]
+            self._data = b""
+            self._at = 0
+        self._cut += data  # in place: a frame may come a byte at a time
+        if len(self._cut) >= self._need:
+            self._data = bytes(self._cut)
+            self._cut = bytearray()
 
     def take(self) -> bytes | None:
         """The next frame without its size. BadFrame: it is too large, or too short for a key."""
-        if self.waiting_bytes < U32.size:
+        if len(self._cut) > 0:
             return None
-        (size,) = U32.unpack_from(self._data, self._at)
+        there = i64(len(self._data)) - self._at
+        if there < SIZE_BYTES:
+            self._need = SIZE_BYTES
+            return None
+        size = i64(read_i32_be(self._data, self._at)) & U32_MASK
         if 0 < self.frame_max < size:
             text = f"a frame of {size} bytes; allowed: at most {self.frame_max}"
             raise BadFrame(text, is_too_large=True)
         if size < HEAD_BYTES:
             raise BadFrame(f"a frame of {size} bytes has no key and no version")
-        begin = self._at + U32.size
-        if len(self._data) < begin + size:
+        begin = self._at + SIZE_BYTES
+        if there < SIZE_BYTES + size:
+            self._need = SIZE_BYTES + size
             return None
         self._at = begin + size
-        return bytes(self._data[begin : begin + size])
+        self._need = 0
+        return self._data[begin : begin + size]
 
 
 class Fields:
@@ -204,9 +223,10 @@ class FrameWriter:
             self.string(key).string(value)
         return self
 
-    def end(self) -> bytes:
+    def end(self, following_bytes: int = 0) -> bytes:
+        """`following_bytes`: of the frame that are not put in, but written behind what is given."""
         body = b"".join(self._parts)
-        return U32.pack(len(body)) + body
+        return U32.pack(len(body) + following_bytes) + body
 
 
 class Answer(FrameWriter):

@@ -8,33 +8,11 @@ import cramjam
 import pytest
 
 from warren.wire.stream import codes
-from warren.wire.stream.chunks import (
-    CHUNK_HEAD,
-    Entry,
-    Unsupported,
-    encode_chunk,
-    take_entry,
-)
+from warren.wire.stream.chunks import CHUNK_HEAD, Unsupported, chunk_head, unpacked
 from warren.wire.stream.frames import Answer, BadFrame, Fields, FrameBuffer, FrameWriter
 
 # DeclarePublisher 1, correlation 7, publisher 3, reference "ref", stream "log".
 DECLARE = bytes.fromhex("00000013 0001 0001 00000007 03 0003 726566 0003 6c6f67".replace(" ", ""))
-
-
-def publish(*entries: bytes, version: int = 1) -> Fields:
-    fields = Fields(FrameWriter(codes.PUBLISH, version).raw(b"".join(entries)).end()[4:])
-    assert fields.key == codes.PUBLISH
-    return fields
-
-
-def single(number: int, message: bytes) -> bytes:
-    return number.to_bytes(8, "big") + len(message).to_bytes(4, "big") + message
-
-
-def batch(number: int, kind: int, packed: bytes, count: int, size: int) -> bytes:
-    head = number.to_bytes(8, "big") + bytes([0x80 | kind << 4])
-    sizes = size.to_bytes(4, "big") + len(packed).to_bytes(4, "big")
-    return head + count.to_bytes(2, "big") + sizes + packed
 
 
 def listed(*messages: bytes) -> bytes:
@@ -60,6 +38,17 @@ def test_frames_are_found_however_the_socket_cuts_them() -> None:
         while (body := frames.take()) is not None:
             found.append(body)
     assert found == [DECLARE[4:], DECLARE[4:]]
+
+
+def test_frames_are_found_if_more_comes_before_all_are_taken() -> None:
+    frames = FrameBuffer(100)
+    frames.add(DECLARE[:7])
+    assert frames.take() is None
+    frames.add(DECLARE[7:] + DECLARE[:9])
+    assert frames.take() == DECLARE[4:]
+    frames.add(DECLARE[9:])
+    frames.add(DECLARE)
+    assert [frames.take(), frames.take(), frames.take()] == [DECLARE[4:], DECLARE[4:], None]
 
 
 def cost_of_pieces(count: int) -> float:
@@ -119,42 +108,6 @@ def test_null_strings_and_bytes_are_empty() -> None:
     assert (fields.string(), fields.blob()) == ("", b"")
 
 
-def test_entries_are_single_messages_and_batches() -> None:
-    packed = gzip.compress(listed(b"b", b"c"))
-    fields = publish(single(1, b"a"), batch(2, 1, packed, 2, 10), batch(3, 0, listed(b"d"), 1, 5))
-    assert [take_entry(fields, False) for _ in range(3)] == [
-        Entry(1, "", (b"a",)),
-        Entry(2, "", (b"b", b"c")),
-        Entry(3, "", (b"d",)),
-    ]
-    assert fields.is_at_end
-
-
-def test_entries_of_version_2_have_filter_values() -> None:
-    entry = single(1, b"a")
-    fields = publish(entry[:8] + b"\x00\x04west" + entry[8:], version=2)
-    assert take_entry(fields, True) == Entry(1, "west", (b"a",))
-
-
-@pytest.mark.parametrize(
-    "entry",
-    [
-        single(1, b"abc")[:-1],
-        single(1, b"")[:9],
-        batch(1, 0, listed(b"a"), 2, 5),
-        batch(1, 0, listed(b"a"), 0, 5),
-        batch(1, 0, b"\x7f\xff\xff\xffa", 1, 5),
-        batch(1, 1, b"no gzip", 1, 5),
-        batch(1, 1, gzip.compress(listed(b"a"), mtime=0), 1, 4),
-        batch(1, 1, gzip.compress(bytes(1000), mtime=0), 1, 5),
-        batch(1, 1, gzip.compress(b"", mtime=0), 1, (1 << 32) - 1),
-    ],
-)
-def test_entries_that_are_none_are_refused(entry: bytes) -> None:
-    with pytest.raises(BadFrame):
-        take_entry(publish(entry), False)
-
-
 CODECS = {1: cramjam.gzip, 2: cramjam.snappy, 3: cramjam.lz4, 4: cramjam.zstd}
 
 
@@ -162,30 +115,32 @@ CODECS = {1: cramjam.gzip, 2: cramjam.snappy, 3: cramjam.lz4, 4: cramjam.zstd}
 def test_batches_are_unpacked_by_each_compression(kind: int) -> None:
     content = listed(b"a", b"b" * 1000)
     packed = bytes(CODECS[kind].compress(content))
-    fields = publish(batch(1, kind, packed, 2, len(content)))
-    assert take_entry(fields, False) == Entry(1, "", (b"a", b"b" * 1000))
-    for wrong in (
-        batch(1, kind, packed[:-3], 2, len(content)),
-        batch(1, kind, b"packed by none of them", 1, 5),
-        batch(1, kind, packed, 2, len(content) - 1),
-        batch(1, kind, packed, 2, len(content) + 1),
-        batch(1, kind, bytes(CODECS[kind].compress(bytes(1 << 20))), 1, 5),
+    assert unpacked(kind, packed, len(content)) == content
+    for wrong, size in (
+        (packed[:-3], len(content)),
+        (b"packed by none of them", 5),
+        (packed, len(content) - 1),
+        (packed, len(content) + 1),
+        (bytes(CODECS[kind].compress(bytes(1 << 20))), 5),
     ):
         with pytest.raises(BadFrame, match=r"unpacked|other than"):
-            take_entry(publish(wrong), False)
+            unpacked(kind, wrong, size)
 
 
-def test_a_compression_without_a_name_is_refused_and_passed_over() -> None:
-    fields = publish(batch(1, 7, b"packed", 1, 5), single(2, b"a"))
+def test_a_compression_without_a_name_is_refused() -> None:
     with pytest.raises(Unsupported, match="compression 7; allowed: none, gzip, snappy, lz4, zstd"):
-        take_entry(fields, False)
-    assert take_entry(fields, False) == Entry(2, "", (b"a",))
+        unpacked(7, b"packed", 5)
+
+
+def test_a_batch_that_is_too_large_is_refused_before_it_is_unpacked() -> None:
+    with pytest.raises(BadFrame, match="allowed: at most") as refused:
+        unpacked(1, gzip.compress(b"", mtime=0), (1 << 32) - 1)
+    assert refused.value.is_too_large
 
 
 def test_a_chunk_has_a_header_and_length_prefixed_messages() -> None:
-    chunk = encode_chunk(42, 1_700_000_000_000, 1, [b"a", b"bc"])
-    head, data = chunk[: CHUNK_HEAD.size], chunk[CHUNK_HEAD.size :]
-    assert data == listed(b"a", b"bc")
+    data = listed(b"a", b"bc")
+    head = chunk_head(42, 1_700_000_000_000, 1, 2, data)
     assert CHUNK_HEAD.unpack(head) == (
         *(0x50, 0, 2, 2, 1_700_000_000_000, 1, 42),
         *(zlib.crc32(data), len(data), 0, 0),
