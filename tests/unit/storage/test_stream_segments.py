@@ -16,7 +16,7 @@ from warren.storage.streams.chunk_format import (
     may_contain,
 )
 from warren.storage.streams.log import StreamLog
-from warren.storage.streams.segments import Place, Segment, SegmentFiles
+from warren.storage.streams.segments import Place, Segment, SegmentFiles, remove_unknown
 
 DIRECTORY = "streams"
 
@@ -242,6 +242,20 @@ def test_after_a_crash_exactly_what_was_recorded_is_there(seed: int) -> None:
         else:
             assert found == []
         assert len(world.disk.names) == 2 * len(recorded)
+
+
+@pytest.mark.parametrize("known", [[], [8]])
+def test_a_start_removes_the_files_of_streams_that_are_not_known(known: list[int]) -> None:
+    world = World()
+    world.append()
+    other = SegmentFiles(world.disk, DIRECTORY, 8, 1)
+    other.open(())
+    log = StreamLog(other, world.steps, (), 0, segment_bytes=300)
+    log.append(ChunkHead(0, 1, 0, 1, 1), [b"x"])
+    world.steps.run()
+    remove_unknown(world.disk, DIRECTORY, known)
+    left = {name.partition("-")[0] for name in world.disk.list(DIRECTORY)}
+    assert left == {f"{uid:016x}" for uid in known}
 
 
 def test_a_file_that_is_shorter_than_recorded_is_damage() -> None:
