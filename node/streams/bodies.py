@@ -51,9 +51,7 @@ def stored_form(body: bytes, filter_value: str, sections: Sections) -> bytes:
     return annotated_form_10(message, notes) if notes else message
 
 
-def put_entries(
-    writer: BytesWriter, chunk: Chunk, index: i64, count: i64, bytes_max: i64
-) -> int:
+def put_entries(writer: BytesWriter, chunk: Chunk, index: i64, count: i64, bytes_max: i64) -> int:
     """Append messages as a chunk for subscribers has them, each with a length i32, until the writer
     has `bytes_max`; return how many, at least one."""
     data = chunk.data

@@ -93,7 +93,9 @@ class PublishScanner:
 
     def suits(self, body: bytes) -> bool:
         """Whether the messages of a frame may be gathered with those that are."""
-        return self.count == 0 or (len(body) > PUBLISHER_AT and self.publisher == body[PUBLISHER_AT])
+        return self.count == 0 or (
+            len(body) > PUBLISHER_AT and self.publisher == body[PUBLISHER_AT]
+        )
 
     def begin(self, body: bytes) -> None:
         """Another frame, which suits. BadFrame: it is too short."""
@@ -224,9 +226,7 @@ class PublishScanner:
         self._end_ids()
         write_i32_le(self._offsets, i32(len(self._data)))
         data, offsets = self._data.getvalue(), self._offsets.getvalue()
-        run = PublishRun(
-            int(self.publisher), data, offsets, self._ids, self._refused, self._fault
-        )
+        run = PublishRun(int(self.publisher), data, offsets, self._ids, self._refused, self._fault)
         self._data = BytesWriter()
         self._offsets = BytesWriter()
         self._ids = []

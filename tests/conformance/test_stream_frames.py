@@ -201,7 +201,10 @@ def test_subscriptions_at_the_tail_get_every_message_once(client: Client, port: 
             subscribe = number(place, 1) + text("tail") + number(codes.OFFSET_FIRST, 2)
             assert reader.ask(codes.SUBSCRIBE, subscribe + number(1, 2)).u16() == codes.OK
             found[place % 20 // 10, place] = []
-        entries = [number(n, 8) + number(1 + len(str(n)), 4) + b"\0%d" % n for n in range(place, place + 10)]
+        entries = [
+            number(n, 8) + number(1 + len(str(n)), 4) + b"\0%d" % n
+            for n in range(place, place + 10)
+        ]
         client.send(FrameWriter(codes.PUBLISH).u8(1).u32(10).raw(b"".join(entries)))
     while any(len(each) < len(bodies) for each in found.values()):
         for place, reader in enumerate(readers):

@@ -149,6 +149,9 @@ class StreamNode:
 
     def _left(self, uid: int) -> None:
         """The group does not have this node any more; not in the middle of a report."""
+        group = self.raft.group(UID)
+        is_member = group is not None and self.number in group.raft.config.members()
+        assert not is_member, f"{self.number} leaves before it is removed"
         self.runner.post(self.leave)
 
     def leave(self) -> None:

@@ -15,7 +15,7 @@ and all members have the same; in the store is what the stream says and nothing 
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from random import Random
 from typing import Final
 
@@ -276,8 +276,12 @@ class StreamWorld:
             wanted.remove(self.random.choice(self.wanted))
         elif others:
             wanted.add(self.random.choice(others))
+        self.want(wanted)
+
+    def want(self, members: Iterable[int]) -> None:
+        """The definitions name these as members from now on."""
         self.has_changed = True
-        self.wanted = tuple(sorted(wanted))
+        self.wanted = tuple(sorted(members))
         for number in self.nodes:
             self.follow(number)
 

@@ -27,6 +27,19 @@ def test_an_offset_is_one_message_and_what_is_confirmed_is_on_all_members(seed: 
 
 
 @pytest.mark.parametrize("seed", range(4))
+def test_a_member_that_is_replaced_stays_until_it_is_removed(seed: int) -> None:
+    world = StreamWorld(seed, 2)
+    world.run_until("a confirm", lambda: bool(world.confirmed))
+    world.end()
+    leader = world.find_leader()
+    assert leader is not None
+    others = [number for number in world.nodes if number != leader.number]
+    for other in others[:2]:
+        world.want((leader.number, other))
+        world.end()
+
+
+@pytest.mark.parametrize("seed", range(4))
 def test_an_idle_stream_removes_all_segments_older_than_max_age_but_the_last(seed: int) -> None:
     world = StreamWorld(seed, 3, StreamSettings(age_max_ms=3000, segment_bytes=200))
     world.run(IDLE_STEPS)

@@ -9,7 +9,7 @@ import pytest
 
 from warren.wire.stream import codes
 from warren.wire.stream.chunks import CHUNK_HEAD, Unsupported, chunk_head, unpacked
-from warren.wire.stream.frames import Answer, BadFrame, Fields, FrameBuffer, FrameWriter
+from warren.wire.stream.frames import Answer, BadFrame, Fields, FrameBuffer
 
 # DeclarePublisher 1, correlation 7, publisher 3, reference "ref", stream "log".
 DECLARE = bytes.fromhex("00000013 0001 0001 00000007 03 0003 726566 0003 6c6f67".replace(" ", ""))
