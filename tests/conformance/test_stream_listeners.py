@@ -22,7 +22,7 @@ from warren.wire.stream import codes
 from warren.wire.stream.frames import FrameWriter
 
 HOST: Final = "127.0.0.1"
-LOGIN: Final = {"username": "guest", "password": "guest"}
+LOGIN: Final[dict[str, Any]] = {"username": "guest", "password": "guest"}
 COUNT: Final = 50
 HEARTBEAT_S: Final = 1
 
@@ -88,6 +88,7 @@ def test_a_connection_over_tls_is_listed_as_such(
     async def listed() -> list[Any]:
         async with Producer(HOST, port, **LOGIN, ssl_context=context) as producer:
             await producer.create_stream("listed")
+            await producer.send_wait("listed", AMQPMessage(body=b"x"))
             rows = await asyncio.to_thread(node.api, "GET", "/api/connections")
             await producer.delete_stream("listed")
             return [(each["protocol"], each["ssl"]) for each in rows]
@@ -201,12 +202,16 @@ def test_rstream_stays_connected_by_its_heartbeats(beating: tuple[Node, int]) ->
     async def test() -> None:
         async with Producer(HOST, port, **LOGIN, heartbeat=HEARTBEAT_S) as producer:
             await producer.create_stream("idle")
+            await producer.send_wait("idle", AMQPMessage(body=b"x"))
+            before = await asyncio.to_thread(node.api, "GET", "/api/connections")
+            assert [each["timeout"] for each in before] == [HEARTBEAT_S]
             begun = time.monotonic()
             while time.monotonic() - begun < 3.5 * HEARTBEAT_S:  # It has nothing to say meanwhile.
                 await asyncio.sleep(HEARTBEAT_S / 4)
+            after = await asyncio.to_thread(node.api, "GET", "/api/connections")
+            assert [each["name"] for each in after] == [each["name"] for each in before]
+            await producer.send_wait("idle", AMQPMessage(body=b"y"))
             await producer.delete_stream("idle")
-            rows = await asyncio.to_thread(node.api, "GET", "/api/connections")
-            assert [each["timeout"] for each in rows] == [HEARTBEAT_S]
 
     asyncio.run(test())
     eventually(lambda: node.api("GET", "/api/connections") == [])
