@@ -126,7 +126,7 @@ class Subscription:
         one that is made of what the reader gives."""
         member = self._member
         is_shared = self._spec.filter is None and member.consumer_count > 1
-        if is_shared and (found := member.encoded.find(reader.next_offset)) is not None:
+        if is_shared and (found := member.tail.encoded.find(reader.next_offset)) is not None:
             reader.go_to(found.end_offset)
             return found
         first, count, data, timestamp_ms = self._take(reader)
@@ -135,7 +135,7 @@ class Subscription:
         head = chunk_head(first, timestamp_ms or now_ms, EPOCH, count, data)
         made = EncodedChunk(first, first + count, head, data)
         if is_shared and 0 <= member.tail.first_offset <= first:
-            member.encoded.add(made)
+            member.tail.encoded.add(made)
         return made
 
     def _take(self, reader: StreamReader) -> tuple[int, int, bytes, int]:

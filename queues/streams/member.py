@@ -46,7 +46,7 @@ from queues.streams.machine import Outcome, StreamMachine, restored_machine
 from queues.streams.offloading import Offloader, decode_change, is_change
 from queues.streams.settings import StreamSettings
 from queues.streams.storage import Disks, decode_state, encode_state, pieces
-from queues.streams.tail import EncodedChunks, Tail
+from queues.streams.tail import Tail
 from queues.streams.transfer import SLICE_BYTES, IncomingFiles, OutgoingFiles, SliceDone
 from raft.entries import COMMAND, CONFIG, Config, Entry, SnapshotPoint
 from raft.group import Group
@@ -118,7 +118,6 @@ class StreamMember:
         self.delivered_count = 0
         self.machine = StreamMachine()
         self.tail = Tail()
-        self.encoded = EncodedChunks()
         self.is_gone = False
         self.watchers: list[Callable[[], None]] = []  # called when there is more to read
         self._turn = turn
@@ -692,7 +691,6 @@ class StreamMember:
         self.machine = machine
         self._expiry.has_cut = False
         self.tail.clear()
-        self.encoded.clear()
         size = self.settings.segment_bytes
         self.log = self._disks.log(self._files, segments, machine.next_offset, size)
         self.log.offloaded = machine.offloaded

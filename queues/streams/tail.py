@@ -12,6 +12,35 @@ ENCODED_MAX: Final = 8  # chunks
 Run = tuple[int, Chunk, int]  # offset of the first message, messages, time of their entry
 
 
+@dataclass(frozen=True, slots=True)
+class EncodedChunk:
+    """Messages as subscribers of the stream protocol get them."""
+
+    first_offset: int
+    end_offset: int
+    head: bytes
+    data: bytes
+
+
+class EncodedChunks:
+    """The last chunks that were made for subscribers at the tail: each is made once for all."""
+
+    def __init__(self) -> None:
+        self._chunks: dict[int, EncodedChunk] = {}  # by first offset
+
+    def find(self, offset: int) -> EncodedChunk | None:
+        """One that begins with this message."""
+        return self._chunks.get(offset)
+
+    def add(self, chunk: EncodedChunk) -> None:
+        if len(self._chunks) >= ENCODED_MAX:
+            del self._chunks[next(iter(self._chunks))]
+        self._chunks[chunk.first_offset] = chunk
+
+    def clear(self) -> None:
+        self._chunks.clear()
+
+
 class Tail:
     """Committed runs of messages, the oldest first. Those that are in no file always stay."""
 
@@ -20,6 +49,7 @@ class Tail:
         self._runs: list[Run] = []
         self._head = 0
         self._byte_count = 0
+        self.encoded = EncodedChunks()
 
     @property
     def first_offset(self) -> int:
@@ -53,34 +83,6 @@ class Tail:
         return run if offset < run[0] + run[1].count() else None
 
     def clear(self) -> None:
+        self.encoded.clear()
         self._runs.clear()
         self._head = self._byte_count = 0
-
-
-@dataclass(frozen=True, slots=True)
-class EncodedChunk:
-    """Messages as subscribers of the stream protocol get them."""
-
-    first_offset: int
-    end_offset: int
-    head: bytes
-    data: bytes
-
-
-class EncodedChunks:
-    """The last chunks that were made for subscribers at the tail: each is made once for all."""
-
-    def __init__(self) -> None:
-        self._chunks: dict[int, EncodedChunk] = {}  # by first offset
-
-    def find(self, offset: int) -> EncodedChunk | None:
-        """One that begins with this message."""
-        return self._chunks.get(offset)
-
-    def add(self, chunk: EncodedChunk) -> None:
-        if len(self._chunks) >= ENCODED_MAX:
-            del self._chunks[next(iter(self._chunks))]
-        self._chunks[chunk.first_offset] = chunk
-
-    def clear(self) -> None:
-        self._chunks.clear()
