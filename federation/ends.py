@@ -107,10 +107,11 @@ class Source091:
         await management.bind(end.exchange, queue=made.name, key=end.exchange_key)
         return made.message_count
 
-    async def management(self) -> amqp091.Management:
-        """One more channel for declarations, after `open`."""
-        assert self._connection is not None
-        return await self._connection.management()
+    @property
+    def management(self) -> amqp091.Management:
+        """Declares at the source, after `open`."""
+        assert self._management is not None
+        return self._management
 
     async def consume(self, prefetch: int, paused: bool = False) -> None:
         assert self._connection is not None
@@ -139,8 +140,7 @@ class Source091:
         return taken
 
     async def ready(self) -> int:
-        assert self._management is not None
-        return (await self._management.queue(self._queue)).message_count
+        return (await self.management.queue(self._queue)).message_count
 
     def accept(self, deliveries: Sequence[AnyDelivery]) -> None:
         for each in deliveries:

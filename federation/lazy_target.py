@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from federation.ends import AnyDelivery, Target091
+from warren.client.flag import Flag
 from warren.client.outcome import Outcome
 
 IDLE_S: Final = 30.0
@@ -20,7 +21,7 @@ class LazyTarget:
         self._make = make
         self._idle_s = idle_s
         self._target: Target091 | None = None
-        self._opened = asyncio.Event()
+        self._opened = Flag()
         self._unanswered = 0  # batches without their outcomes
         self._batches = 0
         self._bytes = 0  # of targets that are closed

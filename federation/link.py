@@ -26,6 +26,7 @@ from queues.definitions.arguments import decode_arguments
 from queues.routing.federation_upstream import RECEIVED_FROM, TYPE, Place, should_forward
 from warren.client import amqp091
 from warren.client.errors import ClientError, RequestFailed
+from warren.client.flag import Flag
 from warren.wire.amqp091.contents import content_parts
 from warren.wire.amqp091.deliver import build
 from warren.wire.amqp091.fields import encode_table
@@ -233,8 +234,7 @@ class ExchangeSource:
         self._exchange = ""  # the internal one of this session
         self._suffix = ""
         self._bound: dict[LocalBinding, dict[str, object]] = {}
-        self._nudge = asyncio.Event()
-        self._management: amqp091.Management | None = None
+        self._nudge = Flag()
 
     def _queue_arguments(self) -> dict[str, object]:
         config = self._config
@@ -249,7 +249,7 @@ class ExchangeSource:
 
     async def open(self) -> int:
         ready = await self._source.open()
-        management = self._management = await self._source.management()
+        management = self._source.management
         config = self._config
         if not await _has_exchange(management, config.remote_exchange):
             await management.declare_exchange(
@@ -259,23 +259,24 @@ class ExchangeSource:
                 auto_delete=config.auto_delete,
                 arguments=decode_arguments(config.arguments),
             )
-        await self._renew(management)
+        await self._renew()
         return ready
 
-    async def _renew(self, management: amqp091.Management) -> None:
+    async def _renew(self) -> None:
         """Bind through a new internal exchange, then delete that of the session before: messages
         flow without a gap, and bindings that went meanwhile go."""
+        management = self._source.management
         has_a = await _has_exchange(management, f"{self._queue} {SUFFIXES[0]}")
         self._suffix, old = SUFFIXES[has_a], SUFFIXES[not has_a]
         self._exchange = f"{self._queue} {self._suffix}"
         await management.delete_exchange(self._exchange)
-        await self._declare_internal(management)
+        await self._declare_internal()
         await management.bind(self._exchange, queue=self._queue)
         self._bound = {}
-        await self._follow(management)
+        await self._follow()
         await management.delete_exchange(f"{self._queue} {old}")
 
-    async def _declare_internal(self, management: amqp091.Management) -> None:
+    async def _declare_internal(self) -> None:
         """A fanout where the upstream does not know federation: it refuses the type, mostly by
         closing the connection, and the next session asks for no other."""
         config, arguments = self._config, dict(PURPOSE)
@@ -283,7 +284,7 @@ class ExchangeSource:
         if type_ == TYPE:
             arguments |= internal_exchange(self._here, config.max_hops)
         try:
-            await management.declare_exchange(
+            await self._source.management.declare_exchange(
                 self._exchange, type_, internal=True, auto_delete=True, arguments=arguments
             )
         except ClientError as error:
@@ -291,9 +292,9 @@ class ExchangeSource:
                 self._refusals.append(str(error))
             raise
 
-    async def _follow(self, management: amqp091.Management) -> None:
+    async def _follow(self) -> None:
         """Bring the bindings at the upstream to those of this cluster."""
-        config = self._config
+        config, management = self._config, self._source.management
         wanted = self._local.bindings(config.vhost, config.name)
         for each in wanted - self._bound.keys():
             arguments = bound_from(
@@ -339,8 +340,7 @@ class ExchangeSource:
 
     async def watch(self) -> None:
         """Follow the bindings; the end of the connection ends the session."""
-        assert self._management is not None
-        await until_lost(self._source, self._nudge, partial(self._follow, self._management))
+        await until_lost(self._source, self._nudge, self._follow)
 
     async def close(self) -> None:
         await self._source.close()
@@ -385,7 +385,7 @@ class QueueSource:
         )
         self._prefetch = 0
         self._is_consuming = False
-        self._nudge = asyncio.Event()
+        self._nudge = Flag()
 
     async def open(self) -> int:
         return await self._source.open()
@@ -440,7 +440,7 @@ class QueueSource:
 
 
 async def until_lost(
-    source: Source091, nudge: asyncio.Event, act: Callable[[], Awaitable[None]]
+    source: Source091, nudge: Flag, act: Callable[[], Awaitable[None]]
 ) -> None:
     """Act at once and after each nudge, until the connection of the source is lost."""
     lost = asyncio.ensure_future(source.watch())

@@ -21,13 +21,13 @@ from federation.lag import LOOK_S, Lag
 from federation.pacing import Pacing, Rates
 from federation.uris import BadUri
 from warren.client.errors import ClientError
+from warren.client.flag import Flag
 from warren.client.outcome import Outcome
 
 log = logging.getLogger("warren.federation")
 
 FAULTS: Final = (OSError, ClientError, SideFailed, BadUri)  # TimeoutError is an OSError
 DRAIN_S: Final = 5.0  # a pause waits so long for confirms of what was sent
-DRAIN_LOOK_S: Final = 0.02
 LOGGED_AGAIN: Final = 50  # of equal failures in a row, one line in so many
 
 
@@ -113,9 +113,9 @@ class Runner:
         self._lag = Lag()
         self._pacing = Pacing(rates)
         self._on_state = on_state
-        self._pausing = asyncio.Event()
-        self._moved = asyncio.Event()  # a message has come since the last look at the lag
-        self._going = asyncio.Event()  # not paused
+        self._pausing = Flag()
+        self._moved = Flag()  # a message has come since the last look at the lag
+        self._going = Flag()  # not paused
         self._going.set()
         self.since_s = time()
         self.last_s = 0.0  # when a message was forwarded last; 0: none was
@@ -125,6 +125,7 @@ class Runner:
         self._bytes = 0
         self._target: Target | None = None
         self._failed: asyncio.Future[None] | None = None  # of this session
+        self._is_ending = False  # this session: it was paused, and waits for confirms
 
     @property
     def bytes(self) -> int:
@@ -166,6 +167,9 @@ class Runner:
         if is_paused:
             self._going.clear()
             self._pausing.set()
+            self._is_ending = True
+            self._end_when_settled()
+            asyncio.get_running_loop().call_later(DRAIN_S, self._end_unsettled, self._failed)
         else:
             self._pausing.clear()
             self._going.set()
@@ -223,6 +227,8 @@ class Runner:
 
     async def _forward(self, source: Source, target: Target) -> None:
         self._failed = asyncio.get_running_loop().create_future()
+        self._is_ending = self._pausing.is_set()
+        self._end_when_settled()
         work = [
             asyncio.ensure_future(each)
             for each in (
@@ -230,7 +236,6 @@ class Runner:
                 _lost(source.watch()),
                 _lost(target.watch()),
                 self._watch_lag(source),
-                self._end_when_paused(),
             )
         ]
         try:
@@ -249,7 +254,7 @@ class Runner:
         core, pacing = self.core, self._pacing
         while True:
             deliveries = await source.take(pacing.batch(BATCH_MAX))
-            if self._pausing.is_set():
+            if self._is_ending:
                 return await _for_ever()  # The end of the session returns them to the source.
             self._moved.set()
             count = core.arrived(len(deliveries))
@@ -274,13 +279,15 @@ class Runner:
                         await self._moved.wait()
             await asyncio.sleep(LOOK_S)
 
-    async def _end_when_paused(self) -> None:
-        """Raise Paused once the confirms of what was sent are there, or do not come in time."""
-        await self._pausing.wait()
-        deadline_s = monotonic() + DRAIN_S
-        while self.core.in_flight and monotonic() < deadline_s:
-            await asyncio.sleep(DRAIN_LOOK_S)
-        raise Paused
+    def _end_when_settled(self) -> None:
+        """End a session that was paused once the confirms of what was sent are here."""
+        if self._is_ending and not self.core.in_flight:
+            self._fail(Paused())
+
+    def _end_unsettled(self, session: "asyncio.Future[None] | None") -> None:
+        """The confirms have not come in time."""
+        if session is self._failed:
+            self._fail(Paused())
 
     def _settled(
         self,
@@ -307,6 +314,7 @@ class Runner:
         self.last_s = time()
         if self.core.is_complete:
             self._fail(Completed())
+        self._end_when_settled()
 
     def _fail(self, error: BaseException) -> None:
         if self._failed is not None and not self._failed.done():
@@ -317,7 +325,7 @@ class Runner:
 
 
 async def _for_ever() -> None:
-    await asyncio.Event().wait()
+    await Flag().wait()
 
 
 async def _lost(watch: Awaitable[None]) -> None:

@@ -10,6 +10,7 @@ from typing import Generic, Protocol, Self, TypeVar
 
 from warren.client.dialling import Backoff, Redial
 from warren.client.errors import ClientError, ConnectionLost
+from warren.client.flag import Flag
 from warren.client.sockets import Dial, Socket
 from warren.client.url import BrokerUrl
 
@@ -50,7 +51,7 @@ class Dialled(Generic[Line]):
         self._opening: asyncio.Future[None] | None = None
         self._reason: ClientError | None = None  # why the line will be lost
         self._redial = Redial(backoff, self._dial, self._end)
-        self._closed = asyncio.Event()  # no line
+        self._closed = Flag()  # no line
         self._is_closing = False
 
     # What each protocol does by itself

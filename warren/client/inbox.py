@@ -12,6 +12,8 @@ from typing import Generic, Self, TypeVar
 
 from warren.client.errors import ClientError
 
+from warren.client.flag import Flag
+
 Delivery = TypeVar("Delivery")
 
 
@@ -21,7 +23,7 @@ class Inbox(Generic[Delivery]):
     def __init__(self, check: Callable[[], None]) -> None:
         self.arrived: deque[Delivery] = deque()
         self._check = check
-        self._news = asyncio.Event()
+        self._news = Flag()
 
     def __len__(self) -> int:
         return len(self.arrived)

@@ -7,12 +7,12 @@ order in which they were sent: those that wait for their answers stand in a row.
 """
 
 import asyncio
-from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
 from warren.client.amqp091.errors import ReplyError
 from warren.client.errors import ClientError, ConnectionLost, PeerError
+from warren.client.flag import Flag
 from warren.wire.amqp091.client import ClientConnection
 from warren.wire.amqp091.client_events import Arrived, ChannelClosed
 from warren.wire.amqp091.events import Settles
@@ -84,9 +84,9 @@ class ChannelHandle:
         self.error: ClientError | None = None
         self.is_ready = False  # open and set up
         self._reopens = reopens  # after the broker has closed it
-        self._asked: deque[tuple[frozenset[int], OnAnswer]] = deque()
-        self._changed = asyncio.Event()  # ready, or over for good
-        self._closed = asyncio.Event()
+        self._asked: list[tuple[frozenset[int], OnAnswer]] = []  # few: those that wait
+        self._changed = Flag()  # ready, or over for good
+        self._closed = Flag()
 
     @property
     def core(self) -> ClientConnection | None:
@@ -156,7 +156,7 @@ class ChannelHandle:
         """An answer came. ProtocolError: nothing of the kind was asked for."""
         if not self._asked or identity not in self._asked[0][0]:
             raise unasked(self.number, identity)
-        self._asked.popleft()[1](answer)
+        self._asked.pop(0)[1](answer)
 
     # The end
 
@@ -231,7 +231,7 @@ class ChannelHandle:
             self.user.on_down(error, True)
 
     def _fail_asked(self, error: ClientError) -> None:
-        asked, self._asked = self._asked, deque()
+        asked, self._asked = self._asked, []
         for _, on_answer in asked:
             on_answer(error)
 
