@@ -87,4 +87,6 @@ class Forwarding:
         return max(RECONNECT_S_MIN, wait_s * (0.75 + 0.5 * roll))
 
     def restarted(self) -> None:
+        """No session is open: what was in flight comes again."""
         self.state = STARTING
+        self.in_flight = 0

@@ -439,9 +439,7 @@ class QueueSource:
         return build("", key, properties.encode(), body, bits=1)
 
 
-async def until_lost(
-    source: Source091, nudge: Flag, act: Callable[[], Awaitable[None]]
-) -> None:
+async def until_lost(source: Source091, nudge: Flag, act: Callable[[], Awaitable[None]]) -> None:
     """Act at once and after each nudge, until the connection of the source is lost."""
     lost = asyncio.ensure_future(source.watch())
     lost.add_done_callback(lambda _: nudge.set())

@@ -10,7 +10,8 @@ import random
 
 import pytest
 
-from tests.sim.federation.world import World, played, runner_of
+from tests.sim.federation.virtual_time import played
+from tests.sim.federation.world import World, runner_of
 
 FIRST, _, LAST = os.environ.get("WARREN_SIM_SEEDS", "0:40").partition(":")
 SEEDS = range(int(FIRST), int(LAST))

@@ -8,46 +8,14 @@ whether or not its confirm arrived.
 
 import asyncio
 import random
-import selectors
-from collections.abc import Coroutine, Sequence
-from typing import Any, cast
+from collections.abc import Sequence
+from typing import cast
 
 from federation.ends import AnyDelivery, SideFailed
 from federation.forwarding import Forwarding
 from federation.pacing import NO_RATES
 from federation.running import Runner
 from warren.client.outcome import ACCEPTED_OUTCOME, Outcome
-
-NEVER_S = 1e6
-
-
-class Skipping(selectors.DefaultSelector):
-    """Advances the loop's clock instead of waiting."""
-
-    now_s = 0.0
-
-    def select(self, timeout: float | None = None) -> Any:
-        found = super().select(0)
-        if not found:
-            assert timeout is not None, "the simulation waits for nothing"
-            self.now_s += timeout
-        return found
-
-
-class Loop(asyncio.SelectorEventLoop):
-    """Virtual time."""
-
-    def __init__(self) -> None:
-        self._skipping = Skipping()
-        super().__init__(self._skipping)
-
-    def time(self) -> float:
-        return self._skipping.now_s
-
-
-def played(work: Coroutine[Any, Any, None]) -> None:
-    with asyncio.Runner(loop_factory=Loop) as runner:
-        runner.run(work)
 
 
 class Sent:

@@ -7,7 +7,7 @@ message has headers. What is asked wrongly is refused as a broker would.
 import asyncio
 import time
 from collections import deque
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from warren.client.sockets import Socket
 from warren.wire.amqp091.connection import Connection as Core
@@ -60,10 +60,16 @@ from warren.wire.errors import ProtocolError, ReplyCode
 HEADERS: Final = 0x20  # bit of the first octet of the properties
 
 
+class Receiver(Protocol):
+    """The broker's end of a pipe."""
+
+    def receive(self, data: bytes) -> None: ...
+
+
 class Pipe(asyncio.Transport):
     """The client's end: what it writes reaches the broker in the next turn of the loop."""
 
-    def __init__(self, socket: Socket, peer: "Peer") -> None:
+    def __init__(self, socket: Socket, peer: Receiver) -> None:
         super().__init__()
         self._socket = socket
         self._peer = peer

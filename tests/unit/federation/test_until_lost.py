@@ -9,6 +9,7 @@ import pytest
 
 from federation.ends import Source091
 from federation.link import until_lost
+from warren.client.flag import Flag
 
 
 class Connected:
@@ -26,9 +27,9 @@ class Story:
 
     def __init__(self) -> None:
         self.source = Connected()
-        self.nudge = asyncio.Event()
+        self.nudge = Flag()
         self.done = 0
-        self.hold = asyncio.Event()
+        self.hold = Flag()
         self.hold.set()
         self.work = asyncio.ensure_future(
             until_lost(cast(Source091, self.source), self.nudge, self.act)
