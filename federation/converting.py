@@ -3,7 +3,7 @@
 Between equal protocols the message is passed on byte for byte. Between different ones it is
 converted as the broker converts it (`queues.conversion`). Over AMQP 1.0 a shovel changes message
 annotations only, since the bare message is immutable: `x-opt-shovelled-by`, `x-opt-shovel-type`,
-`x-opt-shovel-name` and `x-opt-shovelled-timestamp`.
+`x-opt-shovel-name` and `x-opt-shovelled-timestamp`; and the id by which queues leave out repeats.
 """
 
 from collections.abc import Mapping
@@ -15,6 +15,7 @@ from queues.conversion.annotated import annotated_form_10
 from queues.conversion.to_amqp091 import to_amqp091
 from queues.conversion.to_amqp10 import to_amqp10
 from queues.conversion.values import pairs_of
+from queues.hosts.message_digests import DUPLICATE_IDS
 from warren.wire.amqp10.descriptors import MESSAGE_ANNOTATIONS
 from warren.wire.amqp10.message import Sections, fail_sections
 from warren.wire.amqp10.performatives import Header
@@ -33,6 +34,7 @@ class Annotating:
 
     added: Mapping[str, str] = field(default_factory=dict)
     stamped: bool = False
+    scope: str = ""  # of ids by which repeats are left out; "": messages get none
 
     def words(self, now_ms: int) -> dict[bytes, bytes]:
         """Annotations by key, encoded."""
@@ -45,17 +47,36 @@ class Annotating:
 def annotated(payload: bytes, how: Annotating, now_ms: int) -> bytes:
     """A message of AMQP 1.0 with the shovel's annotations; unchanged if there are none."""
     words = how.words(now_ms)
+    if how.scope:
+        words |= duplicate_id(payload, how.scope)
     if not words:
         return payload
     stored = annotated_form_10(store(payload), words)
     return stored[int(payload_at(stored, 0)) :]
 
 
+def duplicate_id(payload: bytes, scope: str) -> dict[bytes, bytes]:
+    """The id of a message of AMQP 1.0 as an annotation: its message-id within `scope`. {}: it has
+    an id of its publisher already, or no message-id. ProtocolError: malformed sections."""
+    sections = Sections()
+    if not sections.walk(payload, 0, len(payload)):
+        fail_sections(sections)
+    tables = (sections.annotations(payload), sections.application_properties(payload))
+    if any(str(name) in DUPLICATE_IDS for table in tables for name, _ in pairs_of(table)):
+        return {}
+    message_id = sections.properties(payload).message_id
+    if message_id is None:
+        return {}
+    text = message_id.hex() if isinstance(message_id, bytes) else str(message_id)
+    return {DUPLICATE_IDS[0].encode(): _encoded(f"{scope}/{text}")}
+
+
 def as_amqp10(content: bytes, how: Annotating, now_ms: int) -> bytes:
     """A delivery of AMQP 0-9-1 as a message of AMQP 1.0, which has exchange and routing key as
     annotations, as brokers give them to consumers. ProtocolError: malformed headers."""
     method = delivered(content)
-    published = republished(content, Rewriting(method.exchange, method.routing_key), 0)
+    kept = Rewriting(method.exchange, method.routing_key, scope=how.scope)
+    published = republished(content, kept, 0)
     made = to_amqp10(published, 0, len(published))
     writer = BytesWriter()
     if made.header != Header():

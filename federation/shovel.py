@@ -165,7 +165,8 @@ def annotating(config: ShovelConfig, cluster: str) -> Annotating:
         "x-opt-shovel-type": "dynamic",
         "x-opt-shovel-name": config.name,
     }
-    return Annotating(hop if end.add_forward_headers else {}, end.add_timestamp_header)
+    scope = scope_of(config) if config.marks_ids else ""
+    return Annotating(hop if end.add_forward_headers else {}, end.add_timestamp_header, scope)
 
 
 def rewriting(config: ShovelConfig, source: str, target: str, cluster: str) -> Rewriting:

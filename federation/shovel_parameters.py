@@ -170,8 +170,6 @@ def shovel_faults(name: str, value: object) -> list[str]:
     source, target = _protocol(value, "src-protocol"), _protocol(value, "dest-protocol")
     found = _queue_or_exchange_faults(value) if source != AMQP_10 else []
     found += _counted_faults(value)
-    if target == AMQP_10 and value.get("federation-dedup") is True:
-        found.append("Cannot specify 'federation-dedup' for a destination of AMQP 1.0")
     if target != AMQP_10 and "dest-exchange" in value and "dest-queue" in value:
         found.append("Cannot specify 'dest-exchange' and 'dest-queue'")
     spec = {

@@ -72,16 +72,77 @@ def test_nothing_is_lost_by_a_link_that_breaks(server: ToxiproxyServer, fault: s
             server.heal()
         left = HttpApi(there.management_url)
         eventually(lambda: left.get("/queues/%2F/q")["messages"] == 0, seconds=40)
-        assert distinct(here) == COUNT
+        assert len({body[:5] for body in everything(here)}) == COUNT
 
 
-def distinct(node: Node) -> int:
-    """How many different messages are in the queue; what came twice counts once."""
+PREFETCH = 100
+LOST_ACKS = Toxic("timeout", "upstream", {"timeout": 0})
+TARGETS = {
+    "amqp091": {"dest-uri": "amqp:///%2F", "dest-queue": "q"},
+    "amqp10": {"dest-protocol": "amqp10", "dest-address": "/queues/q"},
+}
+
+
+@pytest.mark.parametrize("protocol", TARGETS)
+def test_a_shovel_that_marks_ids_brings_nothing_twice(
+    server: ToxiproxyServer, protocol: str
+) -> None:
+    """The source loses the acknowledgements of a whole prefetch, twice."""
+    with Node(name="here") as here, Node(name="there") as there:
+        (listen,) = free_ports(1)
+        server.proxies["link"] = Proxy("link", listen, f"{there.host}:{there.port}")
+        server.start()
+        api, away = HttpApi(here.management_url), HttpApi(there.management_url)
+        arguments = {"x-queue-type": "quorum", "x-id-cache-size": 1_000}
+        api.put("/queues/%2F/q", {"durable": True, "arguments": arguments})
+        away.put("/queues/%2F/q", {"durable": True, "arguments": {"x-queue-type": "quorum"}})
+        value = {
+            "src-uri": f"amqp://guest:guest@127.0.0.1:{listen}?connection_timeout=3000",
+            "src-queue": "q",
+            "src-prefetch-count": PREFETCH,
+            "dest-uri": here.url,
+            "reconnect-delay": 0.1,
+            "federation-dedup": True,
+            **TARGETS[protocol],
+        }
+        api.put("/parameters/shovel/%2F/s", {"value": value})
+        place = "/shovels/vhost/%2F/s"
+        for first in (0, 2 * PREFETCH):
+            eventually(lambda: api.get(place)["state"] == "running")
+            server.add("link", LOST_ACKS)
+            half, end = first + PREFETCH, first + 2 * PREFETCH
+            published(there, range(first, end))
+            eventually(lambda: depth(here) == half, lambda: depth(here))  # noqa: B023
+            server.down("link")
+            eventually(lambda: api.get(place)["state"] != "running")
+            server.heal()
+            eventually(lambda: depth(here) >= end, lambda: depth(here))  # noqa: B023
+            eventually(lambda: away.get("/queues/%2F/q")["messages"] == 0)
+        found = sorted(int(body) for body in everything(here))
+        assert found == list(range(4 * PREFETCH))
+
+
+def published(node: Node, numbers: range) -> None:
+    connection = pika.BlockingConnection(pika.URLParameters(node.url))
+    channel = connection.channel()
+    channel.confirm_delivery()
+    for number in numbers:
+        channel.basic_publish("", "q", b"%d" % number, pika.BasicProperties(delivery_mode=2))
+    connection.close()
+
+
+def depth(node: Node) -> int:
+    connection = pika.BlockingConnection(pika.URLParameters(node.url))
+    ready = connection.channel().queue_declare("q", passive=True).method.message_count
+    connection.close()
+    return int(ready)
+
+
+def everything(node: Node) -> list[bytes]:
+    """The bodies of all messages of the queue."""
     connection = pika.BlockingConnection(pika.URLParameters(node.url))
     channel = connection.channel()
     ready = channel.queue_declare("q", passive=True).method.message_count
-    found = {
-        body[:5] for _ in range(ready) for _, _, body in [channel.basic_get("q", auto_ack=True)]
-    }
+    found = [channel.basic_get("q", auto_ack=True)[2] for _ in range(ready)]
     connection.close()
-    return len(found)
+    return [bytes(each) for each in found]

@@ -103,3 +103,32 @@ def test_local_protocol_makes_the_host_of_the_uri_irrelevant() -> None:
     value = {**ENDS, "src-uri": "amqp://elsewhere/v", "src-protocol": "local"}
     assert local_vhosts(value) == ["v"]
     assert local_vhosts({**value, "src-uri": "amqp://user@elsewhere/v"}) == []
+
+
+OWN_ID: dict[str, object] = {"_AMQ_DUPL_ID": "own"}
+
+
+@pytest.mark.parametrize(
+    ("message", "annotations"),
+    [
+        (Message(b"body", message_id="m"), {"_AMQ_DUPL_ID": "v/s/q/m"}),
+        (Message(b"body", message_id=7), {"_AMQ_DUPL_ID": "v/s/q/7"}),
+        (Message(b"body"), {}),
+        (Message(b"body", message_id="m", application_properties=OWN_ID), {}),
+        (Message(b"body", message_id="m", annotations=OWN_ID), OWN_ID),
+    ],
+)
+def test_a_marked_message_has_the_id_of_its_publisher_or_its_message_id(
+    message: Message, annotations: dict[str, object]
+) -> None:
+    made = annotated(message.encode(), Annotating(scope="v/s/q"), NOW_MS)
+    assert decode_message(made, 0, len(made)).annotations == annotations
+
+
+def test_the_number_of_a_quorum_queue_is_the_id_over_amqp10() -> None:
+    headers: dict[str, object] = {"x-delivery-id": "c/1/0/9", "n": 7}
+    content = delivery(BasicProperties(headers=headers, message_id="m"), b"body")
+    made = as_amqp10(content, Annotating(scope="v/s/q"), NOW_MS)
+    message = decode_message(made, 0, len(made))
+    assert message.application_properties == {"n": 7, "_AMQ_DUPL_ID": "c/1/0/9"}
+    assert "_AMQ_DUPL_ID" not in message.annotations
