@@ -6,8 +6,9 @@
 
 Nothing is kept for a standby: it asks for what it lacks, whenever it comes back. The leader of a
 queue answers, asked from any node. A queue is known by its uid and an epoch; within both, a number
-means one message for ever. Numbers of classic queues may be used again after their node has
-restarted: then the epoch is another one, and digests tell whether a message is still the same.
+means one message for ever; in a stream it is the offset. Numbers of classic queues may be used
+again after their node has restarted: then the epoch is another one, and digests tell whether a
+message is still the same.
 """
 
 from collections.abc import AsyncIterator, Mapping
@@ -18,11 +19,14 @@ from typing import TYPE_CHECKING, Any, Final
 from node.cluster.services.status_channel import NoAnswer, StatusChannel, Unanswerable
 from node.operations.body_access import BodyReads
 from node.standby.stored_runs import Runs, Unreadable, digest, live_runs, stored_runs
+from node.standby.stream_runs import stream_range, stream_runs
 from queues.definitions.arguments import decode_arguments
 from queues.definitions.broker_objects import Queue
 from queues.definitions.metadata_vhost import VHost
 from queues.definitions.queue_arguments import STREAM, queue_type
 from queues.hosts.queue_core import QueueCore
+from queues.streams.host import StreamHost
+from queues.streams.member import StreamMember
 
 if TYPE_CHECKING:
     from node.broker import Broker
@@ -44,9 +48,8 @@ def is_replicated(queue: Queue) -> bool:
     return queue.outlives_restart and not queue.auto_delete
 
 
-def has_copied_messages(queue: Queue) -> bool:
-    """Whether its messages are copied, too."""
-    return is_replicated(queue) and queue_type(decode_arguments(queue.arguments)) != STREAM
+def is_stream(queue: Queue) -> bool:
+    return queue_type(decode_arguments(queue.arguments)) == STREAM
 
 
 class Feed:
@@ -69,7 +72,7 @@ class Feed:
         by_leader: dict[int, list[Queue]] = {}
         operating = self._broker.operating
         for queue in vhost.queues.values():
-            if has_copied_messages(queue):
+            if is_replicated(queue):
                 leader = operating.leader_of(queue.vhost, queue.name)
                 by_leader.setdefault(leader, []).append(queue)
         found: list[tuple[str, bytes, int, int, Runs | None, str]] = []
@@ -112,6 +115,10 @@ class Feed:
             if not self._broker.operating.is_led_here(uid):
                 yield uid, 0, [], "the queue has no leader now"
                 continue
+            queue = self._broker.metadata.queue(uid)
+            if queue is not None and is_stream(queue):
+                yield uid, REPLICATED, stream_range(self._member(uid)), ""
+                continue
             core = self._broker.queues.hosts.awake.get(uid)
             if core is None:
                 yield uid, self._epoch(None), [], ""
@@ -126,8 +133,12 @@ class Feed:
     async def _asked_messages(self, asker: int, about: Any) -> AsyncIterator[object]:
         uid, runs = about
         core = self._core(uid)
+        queue = self._broker.metadata.queue(uid)
         try:
-            if core is not None:
+            if queue is not None and is_stream(queue):
+                async for each in stream_runs(self._member(uid), runs, ANSWER_BYTES):
+                    yield astuple(each)
+            elif core is not None:
                 async for each in stored_runs(self._reads, core, runs, ANSWER_BYTES):
                     yield astuple(each)
         except Unreadable as error:
@@ -143,6 +154,12 @@ class Feed:
                         yield at, digest(message)
         except Unreadable as error:
             raise Unanswerable(str(error)) from error
+
+    def _member(self, uid: int) -> StreamMember:
+        host = self._broker.queues.host(uid)
+        if not isinstance(host, StreamHost) or host.member is None:
+            raise Unanswerable("it has no member of the stream")
+        return host.member
 
     def _core(self, uid: int) -> QueueCore | None:
         if not self._broker.operating.is_led_here(uid):

@@ -137,6 +137,18 @@ class StandbySession(Consumerless):
         self.fault = text
         self.changed.set()
 
+    async def until(self, is_so: Callable[[], bool], otherwise: str) -> None:
+        """Wait; QueueFault: it has not come about."""
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                while not is_so() and not self.fault:
+                    self.changed.clear()
+                    await self.changed.wait()
+        except TimeoutError:
+            raise QueueFault(otherwise) from None
+        if self.fault:
+            raise QueueFault(self.fault)
+
 
 class HeldQueue:
     """Invariant: `_numbers` has the messages whose labels were read, which are those up to
@@ -197,19 +209,7 @@ class HeldQueue:
             Attach(self._key, CREDIT_ALL, False, True, 0, YEARS_MS, UNLIMITED, UNLIMITED),
         )
         self._host = host
-        await self._until(lambda: self._sink.is_attached, "the queue does not answer")
-
-    async def _until(self, is_so: Callable[[], bool], otherwise: str) -> None:
-        """Wait; QueueFault: it has not come about."""
-        try:
-            async with asyncio.timeout(PATIENCE_S):
-                while not is_so() and not self._sink.fault:
-                    self._sink.changed.clear()
-                    await self._sink.changed.wait()
-        except TimeoutError:
-            raise QueueFault(otherwise) from None
-        if self._sink.fault:
-            raise QueueFault(self._sink.fault)
+        await self._sink.until(lambda: self._sink.is_attached, "the queue does not answer")
 
     async def _holding(self) -> "QueueCore":
         """The queue, once the consumer holds all its messages."""
@@ -218,7 +218,7 @@ class HeldQueue:
             core = self._core()
             return bool(core.ready_count == 0 and core.checked_out_count == core.machine.length())
 
-        await self._until(holds_all, "the queue does not give all its messages to the standby")
+        await self._sink.until(holds_all, "the queue does not give all its messages to the standby")
         return self._core()
 
     def _core(self) -> "QueueCore":
@@ -302,7 +302,7 @@ class HeldQueue:
                 self._published += int(chunk.count())
                 self.copied_count += int(chunk.count())
                 self.copied_bytes += len(run.data)
-            await self._until(self._is_confirmed, "the queue does not confirm messages")
+            await self._sink.until(self._is_confirmed, "the queue does not confirm messages")
             await self._learn(primary)
             end = found[-1].first + len(found[-1].sizes)
             runs = [

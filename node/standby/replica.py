@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, Final
 from federation.forwarding import RUNNING, STARTING, TERMINATED, Forwarding
 from federation.standby_parameter import StandbyConfig
 from node.cluster.services.status_channel import NoAnswer
-from node.standby.feed import has_copied_messages
+from node.standby.feed import is_replicated, is_stream
 from node.standby.held_queue import HeldQueue, Primary, QueueFault
+from node.standby.held_stream import HeldStream
 from node.standby.primary_client import PrimaryClient, PrimaryFailed
 from node.standby.stored_runs import Unreadable
 from queues.definitions.broker_objects import Queue
@@ -39,14 +40,18 @@ class Replica:
     """See the module."""
 
     def __init__(
-        self, broker: "Broker", config: StandbyConfig, copy_definitions: CopyDefinitions
+        self,
+        broker: "Broker",
+        config: StandbyConfig,
+        copy_definitions: CopyDefinitions,
+        client: Callable[[StandbyConfig], PrimaryClient] = PrimaryClient,
     ) -> None:
         self.config = config
         self._broker = broker
         self._copy_definitions = copy_definitions
-        self._client = PrimaryClient(config)
+        self._client = client(config)
         self._core = Forwarding(config.reconnect_s)
-        self._queues: dict[int, HeldQueue] = {}  # by uid here
+        self._queues: dict[int, HeldQueue | HeldStream] = {}  # by uid here
         self._known: dict[str, tuple[bytes, Any]] = {}  # by name: token, and what it stands for
         self._definitions = b""  # digest of those that were brought here
         self._synced_s: float | None = None  # monotonic: when the last whole pass began
@@ -61,9 +66,11 @@ class Replica:
                 begun_s, begun_at = monotonic(), time()
                 wait_s = self.config.interval_s
                 try:
-                    await self._pass()
-                    self._synced_s, self._synced_at = begun_s, begun_at
-                    self._to_running()
+                    if await self._pass():
+                        self._synced_s, self._synced_at = begun_s, begun_at
+                        self._to_running()
+                    else:
+                        self._core.restarted()
                 except FAULTS as error:
                     wait_s = self._failed(str(error))
                 await asyncio.sleep(max(0.0, begun_s + wait_s - monotonic()))
@@ -144,7 +151,8 @@ class Replica:
 
     # A pass
 
-    async def _pass(self) -> None:
+    async def _pass(self) -> bool:
+        """Whether it was whole: each queue has a leader here, which copies it."""
         if self._broker.definitions.group.is_leader:
             await self._follow_definitions()
         known = {name: token for name, (token, _) in self._known.items()}
@@ -161,6 +169,7 @@ class Replica:
         self._known = {name: (each[0], each[3]) for name, each in there.items()}
         self._forget_queues()
         room = asyncio.Semaphore(TOGETHER_MAX)
+        is_whole = self._all_are_led()
         queues = [each for each in self._led() if each.name in there]
         work = [self._follow(room, each, *there[each.name][1:]) for each in queues]
         faults += [each for each in await asyncio.gather(*work) if each]
@@ -169,6 +178,13 @@ class Replica:
             faults.append("the definitions of the primary are not here yet")
         if faults:
             raise QueueFault(faults[0])
+        return is_whole
+
+    def _all_are_led(self) -> bool:
+        vhost = self._broker.metadata.vhosts.get(self.config.vhost)
+        queues = () if vhost is None else vhost.queues.values()
+        leader_of = self._broker.operating.leader_of
+        return all(leader_of(each.vhost, each.name) for each in queues if is_replicated(each))
 
     def _has_all(self, there: dict[str, Any]) -> bool:
         vhost = self._broker.metadata.vhosts.get(self.config.vhost)
@@ -181,7 +197,7 @@ class Replica:
         return [
             each
             for each in (() if vhost is None else vhost.queues.values())
-            if has_copied_messages(each) and operating.is_led_here(each.uid)
+            if is_replicated(each) and operating.is_led_here(each.uid)
         ]
 
     def _forget_queues(self) -> None:
@@ -205,7 +221,8 @@ class Replica:
             return ""
         held = self._queues.get(here)
         if held is None:
-            held = self._queues[here] = HeldQueue(self._broker, here)
+            kind = HeldStream if is_stream(queue) else HeldQueue
+            held = self._queues[here] = kind(self._broker, here)
         primary = Primary(
             uid,
             epoch,

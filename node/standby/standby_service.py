@@ -18,7 +18,7 @@ import msgspec
 from federation.standby_parameter import StandbyConfig, standby_config, standby_faults
 from federation.uris import BadUri, SecretBox
 from node.federating.stored_uris import opened
-from node.standby.feed import Feed, has_copied_messages
+from node.standby.feed import Feed, is_replicated
 from node.supervision import supervised
 from node.timers import until_next
 from queues.definitions.broker_objects import Parameter
@@ -142,7 +142,7 @@ class StandbyService:
         found["rpo_seconds"] = max(known) if len(known) == len(ages) else None
         found["synced_at"] = min(int(str(row["synced_at"])) for row in rows)
         queues = self._broker.metadata.vhosts[vhost].queues.values()
-        absent = sum(map(has_copied_messages, queues)) - int(str(found["queues"]))
+        absent = sum(map(is_replicated, queues)) - int(str(found["queues"]))
         if absent > 0:
             found["state"], found["rpo_seconds"] = "error", None
             found["error"] = f"no node leads {absent} of the queues here"

@@ -6,6 +6,7 @@ The queue does not change. Messages that leave meanwhile are left out.
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from hashlib import blake2b
+from itertools import accumulate
 from typing import Final
 
 from node.operations.body_access import BodyReads
@@ -28,6 +29,12 @@ class StoredRun:
     names: bytes
     sizes: list[int]  # of each message in `data`
     data: bytes
+
+    def chunk(self) -> Chunk:
+        """The messages as they are published."""
+        places = accumulate(self.sizes, initial=0)
+        offsets = b"".join(place.to_bytes(4, "little") for place in places)
+        return Chunk(self.format_tag, self.data, 0, offsets, self.info, self.names)
 
     def messages(self) -> list[bytes]:
         found: list[bytes] = []

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pika
 import pytest
@@ -231,6 +232,62 @@ def test_nothing_comes_back_or_doubles_when_either_side_is_killed(
     assert code == 0, text
     found = [int(body) for _, _, body in standby.all_of("q", 170)]
     assert found == list(range(50, 220))
+
+
+def test_a_stream_is_copied_once_and_in_order(primary: Side, standby: Side) -> None:
+    defined(primary, "s", queue_type="stream")
+    published(primary, "s", range(300), headers={"h": 1})
+    standby.follow(feed_uri(primary.node.management_url))
+    standby.synced_after(now_ms())
+    assert standby.row()["messages"] == 300
+    standby.node.kill9()
+    published(primary, "s", range(300, 500))
+    primary.node.kill9()
+    primary.node.start()
+    standby.node.start()
+    standby.synced_after(now_ms())
+    published(primary, "s", range(500, 600))
+    standby.synced_after(now_ms())
+    assert standby.row()["messages"] == 600
+    primary.node.kill9()
+    code, text = standby.promote()
+    assert code == 0, text
+    published(standby, "s", range(600, 601))
+    found = read_stream(standby, "s", 601)
+    assert [int(body) for _, body in found] == list(range(601))
+    assert found[0][0].headers["h"] == 1
+    assert [each.headers["x-stream-offset"] for each, _ in found] == list(range(601))
+
+
+def test_a_stream_that_the_primary_declares_again_is_copied_again(
+    primary: Side, standby: Side
+) -> None:
+    defined(primary, "s", queue_type="stream")
+    published(primary, "s", range(5))
+    standby.follow(feed_uri(primary.node.management_url))
+    standby.synced_after(now_ms())
+    primary.channel().queue_delete("s")
+    defined(primary, "s", queue_type="stream")
+    published(primary, "s", range(5, 8))
+    standby.synced_after(now_ms())
+    code, text = standby.promote("--force")
+    assert code == 0, text
+    assert [int(body) for _, body in read_stream(standby, "s", 3)] == [5, 6, 7]
+
+
+def read_stream(side: Side, queue: str, count: int) -> list[tuple[Any, bytes]]:
+    """So many messages from the first one on."""
+    channel = side.channel()
+    channel.basic_qos(prefetch_count=100)
+    found: list[tuple[Any, bytes]] = []
+    begin = {"x-stream-offset": "first"}
+    for method, properties, body in channel.consume(queue, inactivity_timeout=20, arguments=begin):
+        assert body is not None, f"{len(found)} of {count} messages came"
+        channel.basic_ack(method.delivery_tag)
+        found.append((properties, body))
+        if len(found) == count:
+            break
+    return found
 
 
 def test_what_makes_no_sense_is_refused(standby: Side) -> None:

@@ -1,0 +1,309 @@
+"""A primary and its warm standby, whole nodes on simulated disks, by seed and in virtual time.
+
+The standby runs the real `Replica`; its primary answers by the real `Feed`, over a link that loses
+questions and answers. Both nodes crash. A message is known by its identity (`standby_load`).
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from random import Random
+from typing import Any, cast
+
+from federation.standby_parameter import StandbyConfig
+from node.operations.body_access import BodyReads
+from node.standby.feed import Feed, FeedFailed
+from node.standby.primary_client import PrimaryClient, PrimaryFailed
+from node.standby.replica import Replica
+from node.standby.stored_runs import StoredRun, live_runs, stored_runs
+from queues.definitions.arguments import encode_arguments
+from queues.definitions.metadata_commands import DeclareQueue
+from queues.hosts.queue_core import QueueCore
+from tests.sim.federation.standby_load import Load, Truth
+from tests.sim.queues.node import NODE, SimNode
+from tests.sim.storage.sim_disk import SimDisk
+from warren.wire.amqp091.deliver import body_bytes
+
+QUEUES = {"classic": "classic", "quorum": "quorum"}
+STEP_S = 0.001
+CONFIG = StandbyConfig("/", "primary", ("http://a:b@primary",), 0.1, 0.1)
+
+
+class Side:
+    """One node over all its lives."""
+
+    def __init__(self, random: Random) -> None:
+        self._random = random
+        self._disk = SimDisk()
+        self._now_ms = 1_000_000
+        self.is_up = True
+        self.node = self._boot()
+
+    def _boot(self) -> SimNode:
+        node = SimNode(self._disk, self._random, self._now_ms)
+        node.begin()
+        self.feed = Feed(node.broker)
+        self.feed.serve(node.broker.operating.status)
+        return node
+
+    def crash(self) -> None:
+        """What was not synced may be lost."""
+        self._now_ms = self.node.time_ms
+        self._disk = self._disk.crash(self._random)
+        self.is_up = False
+
+    def start(self) -> None:
+        self.node = self._boot()
+        self.is_up = True
+
+    def step(self) -> None:
+        """A little work of the loop and of the log's threads."""
+        if self.is_up:
+            for _ in range(self._random.randint(1, 12)):
+                self.node.runner.step(self._random)
+            self.node.run_loop()
+            self.node.advance(1)
+
+    def declare(self, name: str) -> None:
+        """Returns when the definition is committed."""
+        arguments = encode_arguments({"x-queue-type": QUEUES[name]})
+        done: list[object] = []
+        command = DeclareQueue("/", name, durable=True, arguments=arguments, node=NODE)
+        self.node.turn.begin()
+        self.node.broker.definitions.propose(command, done.append)
+        self.node.run_until(lambda: bool(done))
+
+    def core(self, name: str) -> QueueCore | None:
+        """None: the queue has no messages and no clients, or is not declared."""
+        queue = self.node.broker.definitions.queue("/", name)
+        return None if queue is None else self.node.broker.queues.hosts.awake.get(queue.uid)
+
+
+class World:
+    """Both sides. Invariant: `promised` is what the primary had when the last pass began that is
+    known to be whole; `_begun` the same for the pass that runs."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)
+        self.primary, self.standby = Side(self.random), Side(self.random)
+        self.truths = {name: Truth() for name in QUEUES}
+        self.loads: dict[str, Load] = {}
+        self.breaks = True
+        self.passes = 0
+        self._promised: dict[str, tuple[set[int], set[int]]] = {}  # confirmed; live then or later
+        self._begun: dict[str, tuple[set[int], set[int]]] | None = None
+        for name in QUEUES:
+            self.primary.declare(name)
+        self.attach()
+        self.replica: Replica
+        self._task: asyncio.Task[None]
+
+    def attach(self) -> None:
+        """Clients come to the primary, which is up."""
+        self.primary.node.run_loop()
+        hosts = self.primary.node.broker.queues
+        for name, truth in self.truths.items():
+            queue = self.primary.node.broker.definitions.queue("/", name)
+            assert queue is not None
+            self.loads[name] = Load(self.primary.node, hosts.host(queue.uid), truth)
+
+    def live(self, name: str) -> set[int]:
+        """What the primary's queue has now."""
+        core = self.primary.core(name)
+        return self.truths[name].live([] if core is None else numbers_in(core))
+
+    # The standby
+
+    def follow(self) -> None:
+        broker = self.standby.node.broker
+        link = cast(PrimaryClient, Link(self))
+        self.replica = Replica(broker, CONFIG, self._copy_definitions, lambda config: link)
+        self._task = asyncio.ensure_future(self.replica.run())
+
+    async def _copy_definitions(self, vhost: str, wanted: dict[str, Any]) -> None:
+        for name in wanted["queues"]:
+            if self.standby.node.broker.definitions.queue("/", name) is None:
+                self.standby.declare(name)
+
+    async def _stop(self) -> None:
+        self._task.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._task
+
+    def pass_begins(self) -> None:
+        """The one before it was whole if the standby says that it runs."""
+        if self._begun is not None and self.replica.row()["state"] == "running":
+            self._promised = self._begun
+            self.passes += 1
+        self._begun = {
+            name: (truth.confirmed - truth.settled, self.live(name))
+            for name, truth in self.truths.items()
+        }
+
+    def appears(self, name: str, identities: set[int]) -> None:
+        """The primary has these messages from now on, also if it had settled them."""
+        for known in (self._promised, self._begun or {}):
+            if name in known:
+                known[name][1].update(identities)
+
+    # What happens
+
+    async def step(self) -> None:
+        self.primary.step()
+        self.standby.step()
+        for load in self.loads.values():
+            load.hear()
+        await asyncio.sleep(STEP_S)
+
+    def traffic(self) -> None:
+        """Publish to a queue, or settle some of what its consumer holds."""
+        name = self.random.choice(list(QUEUES))
+        core, load = self.primary.core(name), self.loads[name]
+        if not self.primary.is_up or core is None:
+            return
+        if self.random.random() < 0.6:
+            lengths = [self.random.choice((12, 12, 300, 3_000))] * self.random.choice((1, 3, 20))
+            before = self.truths[name].published
+            load.publish(lengths)
+            self.appears(name, set(range(before + 1, self.truths[name].published + 1)))
+        elif load.held:
+            some = self.random.sample(load.held, self.random.randint(1, len(load.held)))
+            load.settle(some)
+
+    async def crash_primary(self) -> None:
+        self.primary.crash()
+        for load in self.loads.values():
+            load.hear()  # What was on the way to clients arrives.
+        self.loads = {}
+        for _ in range(self.random.randint(0, 400)):
+            await self.step()
+        self.primary.start()
+        self.primary.node.runner.settle()
+        for name, truth in self.truths.items():
+            core = self.primary.core(name)
+            truth.restarted([] if core is None else numbers_in(core))
+            self.appears(name, self.live(name))
+        self.attach()
+
+    async def crash_standby(self) -> None:
+        """It does not know of the last pass whether it was whole; the promise before it stays."""
+        self.standby.crash()
+        await self._stop()
+        self._begun = None
+        for _ in range(self.random.randint(0, 100)):
+            await self.step()
+        self.standby.start()
+        self.follow()
+
+    # The end
+
+    async def promote(self) -> None:
+        if self._begun is not None and self.replica.row()["state"] == "running":
+            self._promised = self._begun
+        self.primary.crash()
+        await self._stop()
+        self.replica.release(True)
+        self.standby.node.runner.settle()
+        self.standby.node.run_loop()
+        for name, (confirmed, live) in self._promised.items():
+            found = await self._contents(name)
+            lost = confirmed - self.truths[name].settled - set(found)
+            assert not lost, f"lost beyond the recovery point in {name}: {sorted(lost)[:9]}"
+            back = set(found) - live
+            assert not back, f"settled before the recovery point in {name}: {sorted(back)[:9]}"
+            assert len(found) == len(set(found)), f"twice in {name}"
+            assert found == sorted(found), f"out of order in {name}"
+
+    async def _contents(self, name: str) -> list[int]:
+        core = self.standby.core(name)
+        if core is None:
+            return []
+        assert core.ready_count == core.machine.length(), f"{name} has messages that are not ready"
+        reads, found = BodyReads(self.standby.node.broker), list[int]()
+        async with self._working():
+            async for run in stored_runs(reads, core, live_runs(core), 1 << 62):
+                found += [identity_in(each) for each in run.messages()]
+        return found
+
+    @asynccontextmanager
+    async def _working(self) -> AsyncIterator[None]:
+        """The standby's disk works meanwhile."""
+
+        async def work() -> None:
+            while True:
+                await self.step()
+
+        task = asyncio.ensure_future(work())
+        try:
+            yield
+        finally:
+            task.cancel()
+
+
+def numbers_in(core: QueueCore) -> list[int]:
+    return [each for first, count in live_runs(core) for each in range(first, first + count)]
+
+
+def identity_in(message: bytes) -> int:
+    return int(body_bytes(message, 0, len(message)).partition(b".")[0])
+
+
+class Link:
+    """Keeps the methods of `PrimaryClient`: each question and answer may be late, or lost."""
+
+    shown = "http://primary"
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    async def definitions(self, known: bytes) -> tuple[bytes, dict[str, Any] | None]:
+        digest = b"1"
+        await self._asked(nothing)
+        return digest, None if known == digest else {"queues": list(QUEUES)}
+
+    async def state(self, known: dict[str, bytes]) -> list[Any]:
+        self._world.pass_begins()
+        vhosts = self._world.primary.node.broker.metadata.vhosts
+        return list(await self._asked(lambda feed: feed.state(vhosts["/"], known)))
+
+    async def messages(self, uid: int, runs: list[tuple[int, int]]) -> list[StoredRun]:
+        queue = self._world.primary.node.broker.metadata.queue(uid)
+        if queue is None:
+            raise PrimaryFailed("the queue was deleted")
+        rows = await self._asked(lambda feed: feed.messages(queue, runs))
+        return [StoredRun(*each) for each in rows]
+
+    async def digests(self, uid: int, runs: list[tuple[int, int]]) -> dict[int, bytes]:
+        queue = self._world.primary.node.broker.metadata.queue(uid)
+        if queue is None:
+            raise PrimaryFailed("the queue was deleted")
+        return dict(await self._asked(lambda feed: feed.digests(queue, runs)))
+
+    async def close(self) -> None:
+        return
+
+    async def _asked(self, ask: "Callable[[Feed], Awaitable[Any]]") -> Any:
+        world = self._world
+        node = world.primary.node
+        await self._travel()
+        if not world.primary.is_up or node is not world.primary.node:
+            raise PrimaryFailed("the primary is down")
+        feed = world.primary.feed
+        try:
+            found = await ask(feed)
+        except FeedFailed as error:
+            raise PrimaryFailed(str(error)) from error
+        await self._travel()
+        if node is not world.primary.node or not world.primary.is_up:
+            raise PrimaryFailed("the primary went down")
+        return found
+
+    async def _travel(self) -> None:
+        dice = self._world.random
+        await asyncio.sleep(dice.choice((0.0, 0.0, 0.002, 0.05)))
+        if self._world.breaks and dice.random() < 0.03:
+            raise PrimaryFailed("the link is broken")
+
+
+async def nothing(feed: Feed) -> None:
+    """The link carries the question and its answer."""
