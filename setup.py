@@ -220,6 +220,7 @@ COMPILED = [
     "queues/hosts/queue_core.py",
     "queues/hosts/found_state.py",
     "queues/hosts/id_log.py",
+    "queues/hosts/delay_log.py",
     "queues/hosts/journal.py",
     "queues/hosts/quorum_bodies.py",
     "queues/hosts/quorum_entry.py",

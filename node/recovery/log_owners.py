@@ -14,7 +14,8 @@ from queues.bodies.extents import Columns
 from queues.definitions.broker_objects import Queue
 from queues.hosts.body_reads import UNSEEN_SLACK
 from queues.hosts.classic import ClassicHost
-from queues.hosts.id_log import IDS_OWNER, queue_of_ids
+from queues.hosts.delay_log import queue_of_delays
+from queues.hosts.id_log import queue_of_ids
 from queues.hosts.queue_core import QueueCore
 from queues.message import Chunk
 from raft.log_group import METADATA_OWNER
@@ -86,16 +87,17 @@ class Recovered:
         self._next_uid = next_uid  # no queue that is defined has it, or a higher one
         self._log = log
         self.last: dict[int, tuple[int, int]] = {}  # last message_seq and mark, by owner
-        self._ids: dict[int, list[tuple[int, bytes]]] = {}  # entries of known ids, by queue
+        # Entries of known ids and of delays of classic queues, by owner.
+        self._beside: dict[int, list[tuple[int, bytes]]] = {}
         self._strays: dict[int, int] = {}  # last entry of logs that nothing reads, by owner
         self.message_count = 0
         self.owner_high = 0  # the highest uid that the log speaks of
 
     def entry(self, owner: int, index: int, payload: bytes) -> None:
-        uid = queue_of_ids(owner)
+        uid = queue_of_ids(owner) or queue_of_delays(owner)
         if uid > 0:
             self.owner_high = max(self.owner_high, uid)
-            self._ids.setdefault(uid, []).append((index, payload))
+            self._beside.setdefault(owner, []).append((index, payload))
             return
         self.owner_high = max(self.owner_high, owner)
         if not self._found.entry(owner, index, payload):
@@ -187,7 +189,7 @@ class Recovered:
                 continue
             if hit.owner in self._hosts and hit.owner not in self._hosts.awake:
                 self._hosts.wake(hit.owner)
-        self._give_ids()
+        self._give_beside()
         for owner, host in self._hosts.classic.items():
             places = [hit.place for hit in hits.get(owner, []) if hit.entry_after < 0]
             if places:
@@ -198,15 +200,18 @@ class Recovered:
         for owner, index in self._strays.items():
             self._log.release_log(owner, index)
 
-    def _give_ids(self) -> None:
-        """Classic queues remember the ids that they have logged."""
-        for uid, entries in self._ids.items():
+    def _give_beside(self) -> None:
+        """Classic queues get the ids and the delays that they have logged."""
+        for owner, entries in self._beside.items():
+            uid = queue_of_ids(owner) or queue_of_delays(owner)
             queue = self._find(uid)
             if queue is None or self._is_grouped(queue) or not queue.outlives_restart:
-                self._strays[IDS_OWNER + uid] = entries[-1][0]
+                self._strays[owner] = entries[-1][0]
                 continue
+            host = self._hosts[uid]
+            found = host.ids_found if queue_of_ids(owner) > 0 else host.delays_found
             for index, content in entries:
-                self._hosts[uid].ids_found(index, content)
+                found(index, content)
 
     def _finish_classic(self, host: ClassicHost, report: RecoveryReport) -> None:
         owner = int(host.uid)

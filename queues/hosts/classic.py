@@ -11,6 +11,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
+from queues.hosts.delay_log import DelayLog
 from queues.hosts.effect_dispatch import number_of, session_in, tell
 from queues.hosts.found_state import found_digests
 from queues.hosts.host_interfaces import DeadLetterPublisher
@@ -65,6 +66,7 @@ class ClassicHost:
         # The queue gets mirrors: what sessions publish waits there.
         self._served_by: QueueHost | None = None
         self._id_log: IdLog | None = None  # once the queue remembers ids
+        self._delay_log: DelayLog | None = None  # once the queue delays messages
         self._is_over = False  # and its core has another host
 
     @property
@@ -219,6 +221,8 @@ class ClassicHost:
         core.capacity.observe(machine.is_able(), now_ms)
         if machine.known_ids is not None or self._id_log is not None:
             self._log_ids(effects, chunks)
+        if machine.delays is not None or self._delay_log is not None:
+            self._log_delays()
         self._carry_out(effects, chunks)
         for chunk in chunks:
             core.store.cancel_reserve(chunk)
@@ -268,6 +272,24 @@ class ClassicHost:
     def _drop_ids(self) -> None:
         if self._id_log is not None:  # It stays: numbers of its entries are used once.
             self._id_log.drop()
+
+    def _drop_logs(self) -> None:
+        self._drop_ids()
+        if self._delay_log is not None:
+            self._delay_log.drop()
+
+    def _log_delays(self) -> None:
+        """Journal which messages wait since the last batch, in a queue that outlives a restart."""
+        core = self.core
+        delays = core.machine.delays
+        if delays is not None:
+            fresh = delays.take_fresh()
+            if len(fresh) > 0 and core.durable:
+                if self._delay_log is None:
+                    self._delay_log = DelayLog(self.uid, self._journal)
+                self._delay_log.write(fresh)
+        if self._delay_log is not None:
+            self._delay_log.tidy(core.machine)
 
     def _is_journaled(self, chunk: Chunk) -> bool:
         return self.core.durable and (chunk.info & INFO_PERSISTENT) != 0
@@ -370,6 +392,8 @@ class ClassicHost:
         core.restore(last_seq, redelivered_upto)
         self._mark = mark
         core.reading.mark_durable(mark)
+        if self._delay_log is not None:
+            self._delay_log.restore(core.machine)
         if core.machine.options.expires_ms >= 0:
             self._hand_down(Tick())  # The time until it expires begins again.
         self._mark_self()
@@ -379,6 +403,13 @@ class ClassicHost:
         if self._id_log is None:
             self._id_log = IdLog(self.uid, self._journal)
         self._id_log.restore(self.core.machine.known_ids, index, content)
+
+    def delays_found(self, index: int, content: bytes) -> None:
+        """The log has these delays of an earlier process; called in ascending order, before
+        `recovered`."""
+        if self._delay_log is None:
+            self._delay_log = DelayLog(self.uid, self._journal)
+        self._delay_log.found(index, content)
 
     def first_unread(self) -> int:
         """The first message whose body says a key or an id that no record says; 0: none does."""
@@ -420,7 +451,7 @@ class ClassicHost:
         while core.machine.has_more():
             self._apply([], NO_CHUNKS, now_ms)
         self._is_over = True
-        self._drop_ids()
+        self._drop_logs()
         core.forget_balance()
         core.credit.peer_down_everywhere()
         sinks = self._users.all()
@@ -430,7 +461,7 @@ class ClassicHost:
     def delete(self) -> int:
         """Tell the sessions that the queue is gone and free everything; return what was ready."""
         core = self.core
-        self._drop_ids()
+        self._drop_logs()
         ready = core.delete(self._users.all(), True)
         if self._chunks is not None:
             for chunk in self._chunks:

@@ -5,6 +5,7 @@ from typing import final
 from mypy_extensions import i64
 
 from queues.bodies.extents import Columns
+from queues.machine.delays import Delays
 from queues.machine.fifo import Fifo
 from queues.machine.leaving import leave_replaced
 from queues.machine.traits import Traits
@@ -79,3 +80,17 @@ def found_digests(machine: Fifo, seq: i64, key: bytes, digest: bytes) -> None:
             leave_replaced(machine.leaving, machine.notes, machine.delays, old)
     if known is not None and not known.knows(digest, 0):
         known.remember(digest, 0, seq)
+
+
+def found_delay(machine: Fifo, seq: i64, due_ms: i64, tries: i64) -> None:
+    """The log says that this message had so many attempts, and was to wait until then."""
+    if not machine.counts or len(machine.ready.within(seq, 1)) == 0:
+        return  # It has left, or the queue delays no message any more.
+    machine.attempts.put(seq, tries)
+    if due_ms <= machine.now_ms:
+        return
+    if machine.delays is None:
+        machine.delays = Delays(machine.notes)
+    machine.notes.taken(seq, 1)
+    machine.ready.remove(seq, 1)
+    machine.due_by(machine.delays.add(seq, machine.now_ms, due_ms))

@@ -18,12 +18,13 @@ from queues.hosts.journal import Journal
 from queues.machine.known_ids import DIGEST_BYTES, Fresh, KnownIds
 
 IDS_OWNER: Final = 1 << 48  # above all uids; an owner of ids is this and a uid
+IDS_OWNER_END: Final = 1 << 49
 ROW: Final = Struct("<Q16s")  # message, digest of its id
 
 
 def queue_of_ids(owner: int) -> int:
     """The uid of the queue whose ids this owner has; 0: it is none."""
-    return owner - IDS_OWNER if owner > IDS_OWNER else 0
+    return owner - IDS_OWNER if IDS_OWNER < owner < IDS_OWNER_END else 0
 
 
 @final

@@ -40,6 +40,8 @@ TIMESTAMP: Final = 0x83  # as AMQP 1.0 encodes them: 8 bytes follow
 ULONG: Final = 0x80
 LONG: Final = 0x81
 
+Delayed = tuple[int, int, int]  # message, when its wait ends, times acquired and failed
+
 
 @final
 class Delays:
@@ -50,12 +52,24 @@ class Delays:
         self.seqs = SeqSet()
         self.calendar = Calendar()
         self._notes = notes
+        self._fresh: list[Delayed] = []  # that the host has not taken
 
     def add(self, seq: i64, now_ms: i64, due_ms: i64) -> i64:
         """Keep a message that was given back until `due_ms`; return when to call `end_due`."""
         self.seqs.add(seq, 1)
         self._notes.stands_beside(seq, 1)
         return self.calendar.add(seq, 1, now_ms, due_ms - now_ms)
+
+    def note_fresh(self, seq: i64, due_ms: i64, tries: i64) -> None:
+        """The host is to log that this message waits."""
+        self._fresh.append((seq, due_ms, tries))
+
+    def take_fresh(self) -> list[Delayed]:
+        """The messages that wait since the last call, in order."""
+        fresh = self._fresh
+        if len(fresh) > 0:
+            self._fresh = []
+        return fresh
 
     def remove(self, first: i64, count: i64) -> list[tuple[int, int]]:
         """Remove those of these messages that wait; return their runs."""

@@ -15,7 +15,7 @@ from mypy_extensions import i64
 from queues.machine.address_settings import AddressSettings
 from queues.machine.traits import ABSENT, Traits
 from queues.runs.packed_runs import PackedRuns
-from warren.wire.buffer import BytesWriter, write_i64_le
+from queues.runs.seqset import SeqSet
 
 FAR: Final = 1 << 62  # a time that never comes
 STEP_MS_MIN: Final = 1
@@ -88,22 +88,17 @@ def step_of(ttl_ms: i64) -> i64:
     return min(max(step, STEP_MS_MIN), STEP_MS_MAX)
 
 
-def bounded_lifetimes(
-    address: AddressSettings, traits: Traits | None, first: i64, count: i64
-) -> Traits:
-    """Lifetimes of messages first.. of the traits, with the queue's bounds, as other traits."""
-    if traits is None or traits.ttls is None:
-        return Traits(ABSENT, bounded_ttl(address, ABSENT if traits is None else traits.ttl_ms))
-    column = BytesWriter()
-    for place in range(first, first + count):
-        write_i64_le(column, bounded_ttl(address, traits.ttl_of(place)))
-    return Traits(ABSENT, ABSENT, None, column.getvalue())
+def default_lifetime(address: AddressSettings | None) -> i64:
+    """The lifetime of messages without an expiration; -1: they have none."""
+    if address is None:
+        return ABSENT
+    return address.expiry_max_ms if address.expiry_ms < 0 else address.expiry_ms
 
 
 def bounded_ttl(address: AddressSettings, ttl_ms: i64) -> i64:
     """The lifetime of a message that has this one, or none."""
     if ttl_ms < 0:
-        return address.expiry_max_ms if address.expiry_ms < 0 else address.expiry_ms
+        return default_lifetime(address)
     if address.expiry_max_ms >= 0:
         ttl_ms = min(ttl_ms, address.expiry_max_ms)
     return max(ttl_ms, address.expiry_min_ms)
@@ -126,12 +121,26 @@ class Days:
         return int(self.due), first, count
 
 
+def width_of(ttl_ms: i64) -> i64:
+    """Of the buckets of a calendar for messages with this lifetime."""
+    width: i64 = WIDTH_MS_MIN
+    while width < WIDTH_MS_MAX and width << (WIDTH_SHIFT + 1) <= ttl_ms:
+        width += width
+    return width
+
+
+def ceiling(value: i64, width: i64) -> i64:
+    """The least multiple of the width that is not below the value."""
+    return (value + width - 1) // width * width
+
+
 @final
 class Calendar:
-    """Due times of messages with an expiration of their own.
+    """Due times of messages: by an expiration of their own, or by the queue's default lifetime.
 
     Invariant: `count` is the sum of the counts of all entries; `_dues` is a heap of the keys of
-    `_buckets`. A message that is gone may stay until it is due or swept.
+    `_buckets`. Due times by the default are odd, others that are to come are not. A message that is
+    gone may stay until it is due or swept.
     """
 
     def __init__(self) -> None:
@@ -144,10 +153,7 @@ class Calendar:
 
     def add(self, first: i64, count: i64, now_ms: i64, ttl_ms: i64) -> i64:
         """Messages first.. expire in `ttl_ms`; return when they will be taken out."""
-        width: i64 = WIDTH_MS_MIN
-        while width < WIDTH_MS_MAX and width << (WIDTH_SHIFT + 1) <= ttl_ms:
-            width += width
-        due = (now_ms + ttl_ms + width - 1) // width * width if ttl_ms > 0 else now_ms
+        due = ceiling(now_ms + ttl_ms, width_of(ttl_ms)) if ttl_ms > 0 else now_ms
         self.restore(due, first, count)
         return due
 
@@ -161,19 +167,86 @@ class Calendar:
         bucket.add(first, count)
         self.count += count
 
-    def note(self, first: i64, count: i64, now_ms: i64, traits: Traits, index: i64) -> i64:
-        """Messages first.. are `index`.. of the traits; return when the first of them is due."""
+    def add_default(self, first: i64, count: i64, now_ms: i64, ttl_ms: i64) -> i64:
+        """The same by the default lifetime of the queue."""
+        due = ceiling(now_ms + ttl_ms, width_of(ttl_ms)) + 1 if ttl_ms > 0 else now_ms
+        self.restore(due, first, count)
+        return due
+
+    def note(
+        self,
+        first: i64,
+        count: i64,
+        now_ms: i64,
+        traits: Traits | None,
+        index: i64,
+        address: AddressSettings | None,
+    ) -> i64:
+        """Messages first.. are `index`.. of the traits; return when the first of them is due.
+        `address`: of a queue with bounds of lifetimes."""
         due: i64 = FAR
         at: i64 = 0
         while at < count:
-            ttl = traits.ttl_of(index + at)
-            stop = count if traits.ttls is None else at + 1
-            while stop < count and traits.ttl_of(index + stop) == ttl:
-                stop += 1
-            if ttl >= 0:
+            own = ABSENT if traits is None else traits.ttl_of(index + at)
+            stop = count
+            if traits is not None and traits.ttls is not None:
+                stop = at + 1
+                while stop < count and traits.ttl_of(index + stop) == own:
+                    stop += 1
+            ttl = own if address is None else bounded_ttl(address, own)
+            if ttl >= 0 and own < 0:
+                due = min(due, self.add_default(first + at, stop - at, now_ms, ttl))
+            elif ttl >= 0:
                 due = min(due, self.add(first + at, stop - at, now_ms, ttl))
             at = stop
         return due
+
+    # Other bounds
+
+    def change_default(self, now_ms: i64, old_ms: i64, ttl_ms: i64) -> None:
+        """The default lifetime is another one; -1: there is none."""
+        for due, bucket in self._take_later(now_ms, 1):
+            if ttl_ms >= 0:
+                self._put_later(max(due + ttl_ms - old_ms, now_ms), bucket, 1)
+            else:
+                for _, count in bucket.runs():
+                    self.count -= count
+
+    def clamp(self, now_ms: i64, min_ms: i64, max_ms: i64) -> None:
+        """Lifetimes by expirations of their own end `min_ms` from now at the earliest, and `max_ms`
+        from now at the latest; -1: without such a bound."""
+        for due, bucket in self._take_later(now_ms, 0):
+            wanted: i64 = due if max_ms < 0 else min(due, now_ms + max_ms)
+            self._put_later(max(wanted, now_ms + min_ms), bucket, 0)
+
+    def _take_later(self, now_ms: i64, odd: i64) -> list[tuple[int, PackedRuns]]:
+        """Take out the buckets that are due later than now, those by the default lifetime or the
+        others, the earliest first. `count` stays. A sweep begins again when it is wanted."""
+        self._sweeping = []
+        self._sweep_left = -1
+        found: list[tuple[int, PackedRuns]] = []
+        for due in sorted(self._buckets):
+            if due > now_ms and due % 2 == odd:
+                found.append((due, self._buckets.pop(due)))
+        self._dues = sorted(self._buckets)
+        return found
+
+    def _put_later(self, due_ms: i64, bucket: PackedRuns, odd: i64) -> None:
+        """Have it due at that time, or some milliseconds later, where there is no other bucket."""
+        due = ceiling(due_ms, WIDTH_MS_MIN) + odd
+        while due in self._buckets:
+            due += WIDTH_MS_MIN
+        self._buckets[due] = bucket
+        heappush(self._dues, due)
+
+    def messages(self) -> SeqSet:
+        """Those that have a due time."""
+        found = SeqSet()
+        for bucket in self._buckets.values():
+            for first, count in bucket.runs():
+                found.remove(first, count)
+                found.add(first, count)
+        return found
 
     def next_due_ms(self) -> i64:
         return i64(self._dues[0]) if len(self._dues) > 0 else FAR

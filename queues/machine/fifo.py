@@ -91,7 +91,7 @@ from queues.machine.effects import (
     ResendFrom,
     SizesWanted,
 )
-from queues.machine.expiry import Arrivals, Calendar, bounded_lifetimes
+from queues.machine.expiry import Arrivals, Calendar
 from queues.machine.known_ids import KnownIds, resized
 from queues.machine.last_values import LastValues
 from queues.machine.leaving import Leaving as Leaving
@@ -462,12 +462,10 @@ class Fifo:
             self.limiter.new_messages()
         if self.last_values is not None and traits is not None and traits.keys is not None:
             self._replace(self.last_values, first, count, traits.keys, index)
-        if options.bounds_expiry:
-            assert options.address is not None
-            traits = bounded_lifetimes(options.address, traits, index, count)
-            index = 0
-        if traits is not None and (traits.ttls is not None or traits.ttl_ms >= 0):
-            due_ms = self.calendar.note(first, count, self.now_ms, traits, index)
+        expires = traits is not None and (traits.ttls is not None or traits.ttl_ms >= 0)
+        if expires or options.bounds_expiry:
+            bounds = options.address
+            due_ms = self.calendar.note(first, count, self.now_ms, traits, index, bounds)
             if self.calendar.wants_sweep(self.length()):
                 due_ms = self.now_ms
             self.due_by(due_ms)
@@ -691,6 +689,8 @@ class Fifo:
         if self.delays is None:
             self.delays = Delays(self.notes)
         self.due_by(self.delays.add(seq, self.now_ms, due_ms))
+        if self.streams is None:
+            self.delays.note_fresh(seq, due_ms, tries)
         return True
 
     # What few queues have: each gets a set of its own when it needs one

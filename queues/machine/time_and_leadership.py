@@ -67,13 +67,13 @@ from queues.machine.effects import (
     TimedOut,
     Unwanted,
 )
-from queues.machine.expiry import FAR, Arrivals
+from queues.machine.expiry import FAR, Arrivals, default_lifetime
 from queues.machine.leaving import Leaving, begin_leave
 from queues.machine.numbered_sessions import KNOWN, TAKEN, Resume, Resumed, Stream
-from queues.machine.options import DROP_HEAD
+from queues.machine.options import DROP_HEAD, Options
 from queues.machine.ready import alike
 from queues.runs.columns import Sparse
-from queues.runs.seqset import SeqSet
+from queues.runs.seqset import SeqSet, missing
 
 if TYPE_CHECKING:
     from queues.machine.fifo import Fifo
@@ -544,6 +544,8 @@ def configure(machine: "Fifo", command: Configure) -> None:
             machine.arrivals.note(1, machine.now_ms, options.ttl_ms)
     elif options.ttl_ms >= 0:
         machine.arrivals.change(machine.now_ms, old.ttl_ms, options.ttl_ms)
+    if options.bounds_expiry or old.bounds_expiry:
+        _change_bounds(machine, old)
     if options.expires_ms != old.expires_ms:
         machine.use()
     if not machine.counts and machine.attempts.count > 0:
@@ -556,6 +558,28 @@ def configure(machine: "Fifo", command: Configure) -> None:
     if options.overflow == DROP_HEAD:
         machine.drop_head()
     pass_time(machine)
+
+
+def _change_bounds(machine: "Fifo", old: Options) -> None:
+    """Bounds of lifetimes have changed: they hold for what is in the queue. Where it is not known
+    when a message came, its time begins now."""
+    before, now_ms, calendar = old.address, machine.now_ms, machine.calendar
+    address = machine.options.address
+    old_ms = default_lifetime(before)
+    ttl_ms = default_lifetime(address)
+    if old_ms >= 0 and ttl_ms != old_ms:
+        calendar.change_default(now_ms, old_ms, ttl_ms)
+    elif ttl_ms >= 0 and old_ms < 0:
+        timed = calendar.messages()
+        for first, count in machine.queue_within(1, machine.next_seq - 1):
+            for run_first, run_count in missing(timed, first, count):
+                calendar.add_default(run_first, run_count, now_ms, ttl_ms)
+    if address is not None and (
+        before is None
+        or before.expiry_min_ms != address.expiry_min_ms
+        or before.expiry_max_ms != address.expiry_max_ms
+    ):
+        calendar.clamp(now_ms, address.expiry_min_ms, address.expiry_max_ms)
 
 
 # Selectors

@@ -724,3 +724,16 @@ def read_varint(encoded: bytes, start: i64) -> tuple[i64, i64]:
         value |= (byte & 0x7F) << bits
         bits += 7
     raise ValueError("a number of a set that is cut off or too high")
+
+
+def missing(seqs: SeqSet, first: i64, count: i64) -> list[tuple[int, int]]:
+    """Which of first..first+count-1 are not in the set, as ascending runs."""
+    found: list[tuple[int, int]] = []
+    at = first
+    for run_first, run_count in seqs.within(first, count):
+        if run_first > at:
+            found.append((at, run_first - at))
+        at = run_first + run_count
+    if at < first + count:
+        found.append((at, first + count - at))
+    return found

@@ -1,4 +1,4 @@
-"""Classic queues know ids of duplicates and keys of last values again after a restart."""
+"""Classic queues know ids, keys of last values and redelivery delays again after a restart."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, Final
@@ -119,3 +119,20 @@ def test_last_values_from_before_a_restart_are_replaced(
         b"without",
         *(b"new-%d" % number for number in range(100)),
     ]
+
+
+def test_message_that_waits_for_its_redelivery_waits_on_after_a_restart(
+    node: Node, open_one: Callable[[], Any]
+) -> None:
+    channel = open_one()
+    arguments = {"x-redelivery-delay": 600_000}
+    channel.queue_declare("delayed", durable=True, arguments=arguments)
+    publish(channel, "delayed", b"1")
+    publish(channel, "delayed", b"2")
+    channel.basic_nack(channel.basic_get("delayed")[0].delivery_tag, requeue=True)
+    flush(channel)
+    node.kill9()
+    node.start()
+    channel = open_one()
+    assert drain(channel, "delayed") == [b"2"]
+    assert channel.queue_purge("delayed").method.message_count == 1

@@ -158,6 +158,60 @@ def test_lifetimes_of_a_run_are_bounded_one_by_one() -> None:
     assert gone == [[], [1], [], [3], [], [2, 4]]
 
 
+def configured(fifo: Fifo, now_ms: int, **settings: int) -> None:
+    address = AddressSettings(**settings) if settings else None
+    fifo.apply([Configure(Options(address=address))], now_ms)
+
+
+def test_lifetime_that_is_set_later_begins_then_for_messages_without_an_expiration() -> None:
+    fifo = queue_with()
+    fifo.apply([Enqueue(PUBLISHER, 1, 2), Enqueue(PUBLISHER, 3, 1, Traits(-1, 9000))], 1000)
+    fifo.apply([Attach(KEY, 1, False, False, 0)], 1000)  # The first message is held.
+    configured(fifo, 2000, expiry_ms=500)
+    assert left(fifo.apply([], 2499)) == []
+    assert left(fifo.apply([], 2506)) == [2]
+    assert left(fifo.apply([Settle(KEY, RELEASE, [(1, 1)])], 2507)) == [1]
+    assert left(fifo.apply([], 9999)) == []
+    assert left(fifo.apply([], 10_012)) == [3]
+
+
+@pytest.mark.parametrize(("lifetime_ms", "gone_ms"), [(300, 1300), (900, 1900), (100, 1200)])
+def test_other_default_lifetime_counts_from_the_arrival_of_messages(
+    lifetime_ms: int, gone_ms: int
+) -> None:
+    fifo = queue_with(expiry_ms=500)
+    fifo.apply([Enqueue(PUBLISHER, 1, 1), Enqueue(PUBLISHER, 2, 1, Traits(-1, 90_000))], 1000)
+    configured(fifo, 1200, expiry_ms=lifetime_ms)
+    assert left(fifo.apply([], gone_ms - 1)) == []
+    assert left(fifo.apply([], gone_ms + 12)) == [1]
+    assert left(fifo.apply([], 90_000)) == []
+
+
+def test_message_without_an_expiration_stays_once_the_default_lifetime_is_gone() -> None:
+    fifo = queue_with(expiry_ms=500)
+    fifo.apply([Enqueue(PUBLISHER, 1, 1), Enqueue(PUBLISHER, 2, 1, Traits(-1, 900))], 1000)
+    configured(fifo, 1200)
+    assert left(fifo.apply([], 1 << 40)) == [2]
+    assert fifo.calendar.count == 0
+
+
+def test_bounds_that_are_set_later_hold_from_then_on_for_expirations_of_messages() -> None:
+    fifo = queue_with()
+    lifetimes = struct.pack("<4q", 300, 9000, 20_000, 5000)
+    fifo.apply([Enqueue(PUBLISHER, 1, 4, Traits(-1, -1, None, lifetimes))], 1000)
+    configured(fifo, 1100, expiry_min_ms=1000, expiry_max_ms=7000)
+    gone = [left(fifo.apply([], now_ms)) for now_ms in (2099, 2112, 5999, 6020, 8099, 8120)]
+    assert gone == [[], [1], [], [4], [], [2, 3]]
+
+
+def test_message_whose_lifetime_is_over_is_not_revived_by_a_longer_one() -> None:
+    fifo = queue_with()
+    fifo.apply([Enqueue(PUBLISHER, 1, 1, Traits(-1, 300))], 1000)
+    assert left(
+        fifo.apply([Configure(Options(address=AddressSettings(expiry_min_ms=9000)))], 2000)
+    ) == [1]
+
+
 # Dispatch
 
 
