@@ -237,6 +237,7 @@ COMPILED = [
     "queues/machine/leaving.py",
     "queues/machine/known_ids.py",
     "queues/machine/last_values.py",
+    "queues/machine/message_groups.py",
     "queues/machine/time_and_leadership.py",
     "queues/machine/limiter.py",
     "queues/conversion/ingress_times.py",

@@ -1,10 +1,10 @@
-"""Keys of last values, and ids of duplicates, that only the bodies of recovered messages tell.
+"""Keys of last values, groups and ids of duplicates that only the bodies of recovered messages tell.
 
 After a restart a classic queue knows its messages and not what is in them. Before clients come, the
-bodies are read of queues that keep last values, and of messages whose ids a crash has kept from the
-log (`queues.hosts.id_log`). Quorum queues and mirrors have both in their snapshots and entries.
+bodies are read of queues that keep last values or heed groups, and of messages whose ids a crash has kept from the
+log (`queues.hosts.id_log`). Quorum queues and mirrors have all of it in their snapshots and entries.
 
-Limits: READS bodies at a time. A message that cannot be read has neither key nor id.
+Limits: READS bodies at a time. A message that cannot be read has neither key nor group nor id.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from queues.hosts.classic import ClassicHost
-from queues.hosts.message_digests import DUPLICATE_IDS, digest_of
+from queues.hosts.message_digests import DUPLICATE_IDS, digest_of, group_of
 from queues.machine.known_ids import NO_ID
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ log = logging.getLogger("warren.node")
 
 READS: Final = 64
 
-Row = tuple[int, bytes, bytes]  # message, digests of its key and of its id
+Row = tuple[int, bytes, bytes, int]  # message, digests of its key and of its id, its group
 
 
 async def restore_digests(broker: "Broker") -> None:
@@ -43,7 +43,7 @@ async def restore_digests(broker: "Broker") -> None:
             host.digests_found(rows)
         if messages:
             log.info(
-                "queue '%s' in vhost '%s': %d messages were read for their keys and ids",
+                "queue '%s' in vhost '%s': %d messages were read for their keys, groups and ids",
                 *(host.name, host.vhost, len(messages)),
             )
 
@@ -53,7 +53,7 @@ def _unread(host: ClassicHost) -> Iterator[int]:
     machine = host.core.machine
     runs = machine.ready.within(host.first_unread(), machine.next_seq - host.first_unread())
     skipped = 0
-    if machine.last_values is None:
+    if machine.last_values is None and machine.ready.groups is None:
         count = sum(length for _, length in runs)
         skipped = max(0, count - int(machine.options.id_cache_size))
     for first, length in runs:
@@ -71,5 +71,6 @@ async def _read(peeking: "Peeking", host: ClassicHost, messages: Sequence[int]) 
     for seq, chunk in zip(messages, chunks, strict=True):
         if chunk is not None and chunk.data is not None:
             own_key = digest_of(chunk, chunk.data, 0, (key,)) if key else NO_ID
-            rows.append((seq, own_key, digest_of(chunk, chunk.data, 0, DUPLICATE_IDS)))
+            own_id = digest_of(chunk, chunk.data, 0, DUPLICATE_IDS)
+            rows.append((seq, own_key, own_id, group_of(chunk, chunk.data, 0)))
     return rows

@@ -11,8 +11,10 @@ from decimal import Decimal
 from typing import Final
 
 from queues.machine.address_settings import MILLI, RATE_MAX, AddressSettings
+from queues.machine.message_groups import BUCKETS_MAX
 
 COPIES: Final = "non-destructive"
+GROUPS: Final = "group-buckets"
 WINDOW: Final = "consumer-window-size"
 RATE: Final = "consumer-max-rate"
 RING: Final = "ring-size"
@@ -31,6 +33,7 @@ COPIES_EXCLUDE: Final = {
     "slow-consumer-threshold": "its messages wait for consumers that have had them",
     "redelivery-delay": "nothing is redelivered",
     "ha-mode": "mirrored queues keep what each consumer holds",
+    GROUPS: "each consumer gets the messages of all groups",
 }
 
 # The machine's number or text; None: the value is not allowed.
@@ -180,6 +183,10 @@ ADDRESS_KEYS: Final = (
         *(f"the name of a header, of 1 to {NAME_BYTES_MAX} bytes", "key of last values"),
     ),
     AddressKey(*(COPIES, "copies", _flag), *("true or false", "non-destructive setting")),
+    AddressKey(
+        *(GROUPS, "group_buckets", _whole(0, BUCKETS_MAX)),
+        *(f"a number of buckets from 0 to {BUCKETS_MAX}, 0 for no groups", "number of buckets"),
+    ),
     AddressKey(
         *(RING, "", _whole(1, MESSAGES_MAX)),
         f"a number of messages from 1 to {MESSAGES_MAX}",

@@ -14,8 +14,6 @@ KEYS_WITHOUT_EFFECT: Final[Mapping[str, str]] = {  # by key: the feature that it
     # Address settings of Artemis.
     "dead-letter-address": "addresses for dead letters, set dead-letter-exchange",
     "expiry-address": "addresses for expired messages, set dead-letter-exchange",
-    "group-buckets": "message groups, bind queues with a single active consumer to an exchange of "
-    "type x-consistent-hash",
     "page-size-bytes": "page files of an address, all queues share the log",
     "max-read-page-bytes": "page files of an address, reading ahead follows the consumers",
     "max-read-page-messages": "page files of an address, reading ahead follows the consumers",

@@ -412,21 +412,23 @@ class ClassicHost:
         self._delay_log.found(index, content)
 
     def first_unread(self) -> int:
-        """The first message whose body says a key or an id that no record says; 0: none does."""
+        """The first message whose body says a key, group or id that no record says; 0: none
+        does."""
         machine = self.core.machine
         if machine.length() == 0:
             return 0
-        if machine.last_values is not None:
+        if machine.last_values is not None or machine.ready.groups is not None:
             return 1
         if machine.known_ids is None:
             return 0
         return 1 if self._id_log is None else int(self._id_log.last_message) + 1
 
-    def digests_found(self, rows: list[tuple[int, bytes, bytes]]) -> None:
-        """Bodies were read after a restart: message, digests of its key and its id, ascending."""
+    def digests_found(self, rows: list[tuple[int, bytes, bytes, int]]) -> None:
+        """Bodies were read after a restart: message, digests of its key and its id, number of its
+        group, ascending."""
         machine = self.core.machine
-        for seq, key, digest in rows:
-            found_digests(machine, seq, key, digest)
+        for seq, key, digest, group in rows:
+            found_digests(machine, seq, key, digest, group)
         known = machine.known_ids
         if known is not None:
             self._write_ids(known, known.take_fresh())

@@ -68,12 +68,14 @@ def note_found(known: list[Found], found: Found, timed: bool) -> None:
     known.append(found)
 
 
-def found_digests(machine: Fifo, seq: i64, key: bytes, digest: bytes) -> None:
-    """Message `seq` was read: digests of its key and its id, zeros for none. Called for messages in
-    ascending order; what is replaced leaves with the next batch."""
+def found_digests(machine: Fifo, seq: i64, key: bytes, digest: bytes, group: i64) -> None:
+    """Message `seq` was read: digests of its key and its id, zeros for none, and the number of its
+    group. Called for messages in ascending order; what is replaced leaves with the next batch."""
     if len(machine.queue_within(seq, 1)) == 0:
         return  # It has left since.
     last_values, known = machine.last_values, machine.known_ids
+    if machine.ready.groups is not None:
+        machine.ready.groups.found(seq, group)
     if last_values is not None:
         old = last_values.found(seq, key)
         if old > 0:

@@ -24,7 +24,7 @@ from queues.hosts.evaluating import NO_COMMANDS, Evaluating
 from queues.hosts.found_state import Found, note_found, note_stretch
 from queues.hosts.host_interfaces import DeadLetterPublisher, Steps, Waking
 from queues.hosts.journal import Journal
-from queues.hosts.message_digests import DUPLICATE_IDS, digests_of
+from queues.hosts.message_digests import DUPLICATE_IDS, digests_of, groups_of
 from queues.hosts.size_recount import sizes_in
 from queues.hosts.sweeping import Remains, Sweep, runs_both, stored_runs
 from queues.machine.commands import Command, Configure
@@ -157,9 +157,10 @@ class QueueCore:
             ids = digests_of(chunk, DUPLICATE_IDS)
         if address.last_value_key:
             keys = digests_of(chunk, (address.last_value_key,))
-        if ids is None and keys is None:
+        groups = groups_of(chunk) if self.options.group_buckets > 0 else None
+        if ids is None and keys is None and groups is None:
             return traits
-        return (Traits() if traits is None else traits).with_digests(ids, keys)
+        return (Traits() if traits is None else traits).with_digests(ids, keys, groups)
 
     def _common_traits(self, chunk: Chunk) -> Traits | None:
         options = self.options

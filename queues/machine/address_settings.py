@@ -40,6 +40,7 @@ class AddressSettings:
         slow_kills: i64 = 0,
         id_cache_size: i64 = 0,
         copies: i64 = 0,
+        group_buckets: i64 = 0,
         *,
         last_value_key: str = "",
     ) -> None:
@@ -61,6 +62,7 @@ class AddressSettings:
         self.slow_kills: i64 = slow_kills  # 1: a consumer that is slower goes
         self.id_cache_size: i64 = id_cache_size  # ids of messages that are known; 0: none
         self.copies: i64 = copies  # 1: consumers get copies, and messages stay
+        self.group_buckets: i64 = group_buckets  # of groups of messages; 0: they are not heeded
         # Header whose newest value alone stays in the queue; empty: all messages stay. No number:
         # it comes last.
         self.last_value_key = last_value_key
@@ -85,6 +87,7 @@ class AddressSettings:
             self.slow_kills,
             self.id_cache_size,
             self.copies,
+            self.group_buckets,
         ]
 
     def encode(self) -> bytes:

@@ -19,6 +19,7 @@ TTLS: Final = 4
 SIZES: Final = 8
 IDS: Final = 16
 KEYS: Final = 32
+GROUPS: Final = 64
 
 
 class BadCommand(Exception):
@@ -65,7 +66,7 @@ class Reader:
         return self.raw(size) if flags & flag else None
 
     def traits(self, count: int) -> Traits | None:
-        flags = self.flags(TRAITS | PRIORITIES | TTLS | SIZES | IDS | KEYS)
+        flags = self.flags(TRAITS | PRIORITIES | TTLS | SIZES | IDS | KEYS | GROUPS)
         if flags == 0:
             return None
         if not flags & TRAITS:
@@ -76,7 +77,8 @@ class Reader:
         sizes = self.column(SIZES, flags, 4 * count)
         ids = self.column(IDS, flags, DIGEST_BYTES * count)
         keys = self.column(KEYS, flags, DIGEST_BYTES * count)
-        return Traits(priority, ttl, priorities, ttls, sizes, ids, keys)
+        groups = self.column(GROUPS, flags, 4 * count)
+        return Traits(priority, ttl, priorities, ttls, sizes, ids, keys, groups)
 
     def name(self) -> bytes:
         """Of a consumer or publisher."""
@@ -163,6 +165,7 @@ def put_traits(traits: Traits | None) -> bytes:
         (SIZES, traits.sizes),
         (IDS, traits.ids),
         (KEYS, traits.keys),
+        (GROUPS, traits.groups),
     )
     flags = TRAITS
     parts: list[bytes] = []

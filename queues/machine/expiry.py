@@ -180,7 +180,7 @@ class Calendar:
         now_ms: i64,
         traits: Traits | None,
         index: i64,
-        address: AddressSettings | None,
+        address: AddressSettings | None = None,
     ) -> i64:
         """Messages first.. are `index`.. of the traits; return when the first of them is due.
         `address`: of a queue with bounds of lifetimes."""
@@ -206,18 +206,22 @@ class Calendar:
     def change_default(self, now_ms: i64, old_ms: i64, ttl_ms: i64) -> None:
         """The default lifetime is another one; -1: there is none."""
         for due, bucket in self._take_later(now_ms, 1):
-            if ttl_ms >= 0:
-                self._put_later(max(due + ttl_ms - old_ms, now_ms), bucket, 1)
-            else:
+            wanted = due + ttl_ms - old_ms
+            if ttl_ms < 0:
                 for _, count in bucket.runs():
                     self.count -= count
+            elif wanted <= now_ms:
+                self._put_bucket(now_ms, -1, bucket)
+            else:
+                self._put_bucket(ceiling(wanted, WIDTH_MS_MIN) + 1, WIDTH_MS_MIN, bucket)
 
     def clamp(self, now_ms: i64, min_ms: i64, max_ms: i64) -> None:
         """Lifetimes by expirations of their own end `min_ms` from now at the earliest, and `max_ms`
         from now at the latest; -1: without such a bound."""
         for due, bucket in self._take_later(now_ms, 0):
             wanted: i64 = due if max_ms < 0 else min(due, now_ms + max_ms)
-            self._put_later(max(wanted, now_ms + min_ms), bucket, 0)
+            wanted = ceiling(max(wanted, now_ms + min_ms), WIDTH_MS_MIN)
+            self._put_bucket(wanted, WIDTH_MS_MIN, bucket)
 
     def _take_later(self, now_ms: i64, odd: i64) -> list[tuple[int, PackedRuns]]:
         """Take out the buckets that are due later than now, those by the default lifetime or the
@@ -231,11 +235,10 @@ class Calendar:
         self._dues = sorted(self._buckets)
         return found
 
-    def _put_later(self, due_ms: i64, bucket: PackedRuns, odd: i64) -> None:
-        """Have it due at that time, or some milliseconds later, where there is no other bucket."""
-        due = ceiling(due_ms, WIDTH_MS_MIN) + odd
+    def _put_bucket(self, due: i64, step_ms: i64, bucket: PackedRuns) -> None:
+        """Have it due at that time, or some steps from there, where there is no other bucket."""
         while due in self._buckets:
-            due += WIDTH_MS_MIN
+            due += step_ms
         self._buckets[due] = bucket
         heappush(self._dues, due)
 

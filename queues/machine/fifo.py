@@ -202,10 +202,13 @@ class Fifo:
         self._one_by_one = self.counts or self._delays_returns or options.keeps_last_values
         if options.keeps_last_values != (self.last_values is not None):
             self.last_values = LastValues() if options.keeps_last_values else None
+        self.roster.groups = self.ready.group(options.group_buckets)
         self._noted = options.levels > 1 or options.counts_bytes or self._one_by_one
+        self._noted = self._noted or options.group_buckets > 0
         self.known_ids = resized(self.known_ids, options.id_cache_size)
         limited = options.length_max >= 0 or options.counts_bytes or options.bounds_expiry
-        self._plain = not (limited or options.copies) and options.levels == 1 and options.ttl_ms < 0
+        self._plain = not (limited or options.copies or options.group_buckets > 0)
+        self._plain = self._plain and options.levels == 1 and options.ttl_ms < 0
 
     # After a restart
 
@@ -451,6 +454,8 @@ class Fifo:
     def _put(self, first: i64, count: i64, traits: Traits | None, index: i64) -> None:
         """Messages first.. are ready; they are `index`.. of the traits."""
         options = self.options
+        if self.ready.groups is not None:
+            self.ready.groups.note(first, count, traits, index)
         self.notes.put(first, count, traits, index)
         if options.ttl_ms >= 0:
             if self.arrivals.wants_prune():
@@ -609,6 +614,8 @@ class Fifo:
             self.attempts.forget(first, count)
         if self.last_values is not None:
             self.last_values.forget(first, count)
+        if self.ready.groups is not None:
+            self.ready.groups.forget(first, count)
 
     def _let_leave(self) -> None:
         """One slice of what is to leave."""
@@ -901,7 +908,7 @@ class Fifo:
     def _serve(self, level: Level) -> None:
         while self.ready.count > 0 and level.count > 0:
             consumer = level.take()
-            if consumer.selection is not None and consumer.selection.waiting_count == 0:
+            if self.ready.has_none_for(consumer):
                 self.roster.rest(consumer)
                 continue
             want = consumer.credit
@@ -913,26 +920,16 @@ class Fifo:
                 self.limiter.copy(consumer, want, self.next_seq, self.now_ms, self._effects)
                 self.due_by(self.limiter.due_ms)
             else:
-                first, count = self._head(consumer, want)
+                first, count = self.ready.head_for(consumer, want)
                 self._deliver(consumer, self.limiter.allowed(consumer, first, count, self.now_ms))
                 self.due_by(self.limiter.due_ms)
             consumer.in_turn = consumer.credit > 0 and not consumer.barred
             if consumer.in_turn:
                 level.put(consumer)
 
-    def _head(self, consumer: Consumer, want: i64) -> tuple[i64, i64]:
-        """The first of the ready messages that the consumer may get, and how many of those that
-        follow; 0: there is none."""
-        selection = consumer.selection
-        if selection is not None:
-            return selection.head(want)
-        if self.ready.count == 0:
-            return 0, 0
-        return self.ready.first(), min(want, self.ready.head_run())
-
     def _deliver(self, consumer: Consumer, want: i64) -> None:
         while want > 0:
-            first, count = self._head(consumer, want)
+            first, count = self.ready.head_for(consumer, want)
             if count == 0:
                 return
             redelivered = False
@@ -956,10 +953,7 @@ class Fifo:
             )
 
     def _take(self, consumer: Consumer, first: i64, count: i64) -> None:
-        if consumer.selection is None:
-            self.ready.drop_head(count)
-        else:
-            self.ready.remove(first, count)
+        self.ready.take(consumer, first, count)
         if self.options.counts_bytes:
             self.notes.taken(first, count)
         consumer.held.add(first, count)

@@ -392,6 +392,11 @@ class Thawing:
         notes.beside_count = 0 if delays is None else delays.seqs.count
         notes.pending_dead_letter_bytes = machine.pending_dead_letters.bytes
         alive = alive_count(machine)
+        groups = machine.ready.groups
+        if groups is not None:
+            if groups.count != alive:
+                raise BadSnapshot("groups of other messages than there are")
+            groups.rebuild(machine.ready.lanes)
         wanted = {LEVELS: notes.options.levels > 1, SIZES: notes.options.counts_bytes}
         if any(self._noted[part] != (alive if wanted[part] else 0) for part in wanted):
             raise BadSnapshot("levels or sizes of other messages than there are")

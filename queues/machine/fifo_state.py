@@ -34,6 +34,8 @@ from queues.machine.leadership_snapshot import (
     restored_streams,
     row_states,
 )
+from queues.machine.message_groups import BUCKETS_MAX
+from queues.machine.notes import Noted, noted_runs
 from queues.machine.numbered_sessions import Streams
 from queues.machine.options import Options, decode_options
 from queues.machine.pending_dead_letters import DEATHS
@@ -140,6 +142,9 @@ class FifoState(msgspec.Struct, frozen=True, array_like=True):
     last_values: bytes = b""  # messages with keys of last values
     selections: list[SelectionState] = []  # the one used longest ago first
     last_selection: int = 0  # the highest number that a selection had
+    buckets: list[tuple[int, int, int]] = []  # first, count, bucket of the groups of messages
+    owners: list[tuple[int, bytes]] = []  # of buckets
+    idle: list[bytes] = []  # consumers for which there is nothing, in queues that heed groups
 
 
 def machine_state(machine: Fifo) -> FifoState:
@@ -209,7 +214,17 @@ def _state_of(machine: Fifo, whole: bool) -> FifoState:
         b"" if machine.last_values is None else machine.last_values.encode(),
         [] if roster.selections is None else _selection_states(roster.selections, whole),
         0 if roster.selections is None else roster.selections.last_number,
+        *_group_fields(machine),
     )
+
+
+def _group_fields(machine: Fifo) -> tuple[Noted, list[tuple[int, bytes]], list[bytes]]:
+    groups = machine.ready.groups
+    if groups is None:
+        return [], [], []
+    alive = machine.queue_within(1, machine.next_seq - 1)
+    owners = [(bucket, _key(owner.key)) for bucket, owner in sorted(groups.owners.items())]
+    return noted_runs(groups.buckets, alive), owners, [_key(key) for key in groups.idle]
 
 
 def _selection_states(selections: Selections, whole: bool) -> list[SelectionState]:
@@ -237,7 +252,9 @@ def is_limited(state: FifoState) -> bool:
     """Whether the machine has more to it than the elements of versions 4 and 5 say."""
     if len(state.limits) > 0 or len(state.ids) > 0 or len(state.last_values) > 0:
         return True
-    if state.last_selection > 0:
+    if state.last_selection > 0 or len(state.buckets) > 0 or len(state.idle) > 0:
+        return True
+    if len(state.owners) > 0:
         return True
     return state.dispatch != (0, -1) or state.look_ms < FAR
 
@@ -297,6 +314,7 @@ def restore(machine: Fifo, state: FifoState) -> None:
     machine.overdue = _set(state.overdue) if state.overdue else NONE
     _restore_consumers(machine, state, rows)
     _restore_selections(machine, state)
+    _restore_groups(machine, state)
     machine.last_seqs = Numbers((_to_session(session), seq) for session, seq in state.last_seqs)
     for reason, purged, session, runs in state.leaving:
         leaving = Leaving(_set(runs), reason)
@@ -350,7 +368,10 @@ def _restore_limits(machine: Fifo, state: LimitState) -> None:
 
 
 def _restore_digests(machine: Fifo, state: FifoState) -> None:
-    """Ids of messages and keys of last values, of a machine that has its options."""
+    """Ids, keys of last values and groups of messages, of a machine that has its options."""
+    if machine.ready.groups is not None:
+        for first, count, bucket in state.buckets:
+            machine.ready.groups.restore(first, count, bucket)
     known, last_values = machine.known_ids, machine.last_values
     if (state.ids and known is None) or (state.last_values and last_values is None):
         raise BadSnapshot("ids or keys of a queue that has no use for them")
@@ -396,6 +417,18 @@ def _restore_selections(machine: Fifo, state: FifoState) -> None:
             selections.attach(consumer, selection)
         for key in each.idle:
             selections.rest(consumers[_to_key(key)])
+
+
+def _restore_groups(machine: Fifo, state: FifoState) -> None:
+    """Consumers are there."""
+    groups = machine.ready.groups
+    if groups is None:
+        return
+    consumers = machine.roster.consumers
+    for bucket, key in state.owners:
+        groups.owners[bucket] = consumers[_to_key(key)]
+    for key in state.idle:
+        groups.rest(consumers[_to_key(key)])
 
 
 def _restore_delays(machine: Fifo, state: FifoState) -> None:
@@ -455,11 +488,28 @@ def _check(state: FifoState, options: Options) -> None:
         noted = _merged([(first, count) for first, count, _ in rows], state.next_seq)
         if noted != (everything if wanted else []):
             raise BadSnapshot("levels or sizes of other messages than there are")
+    _check_groups(state, options, everything)
     if any(not 0 <= level < options.levels for _, _, level in state.levels):
         raise BadSnapshot("a level that there is not")
     if any(not 0 <= size < 1 << 31 for _, _, size in state.sizes):
         raise BadSnapshot("a size out of its bounds")
     _check_annotations(state, kept)
+
+
+def _check_groups(state: FifoState, options: Options, everything: Runs) -> None:
+    """`everything` is in the queue; of a head it is empty, for the messages follow."""
+    noted = _merged([(first, count) for first, count, _ in state.buckets], state.next_seq)
+    if options.group_buckets == 0 and (noted or state.owners or state.idle):
+        raise BadSnapshot("groups of a queue that heeds none")
+    if options.group_buckets > 0 and state.version not in HEADS and noted != everything:
+        raise BadSnapshot("groups of other messages than there are")
+    if any(not 0 <= bucket <= BUCKETS_MAX for _, _, bucket in state.buckets):
+        raise BadSnapshot("a bucket that there is not")
+    if [bucket for bucket, _ in state.owners] != sorted({bucket for bucket, _ in state.owners}):
+        raise BadSnapshot("a bucket of two consumers")
+    attached = {each.key for each in state.consumers if each.attached}
+    if not attached.issuperset(key for _, key in state.owners):
+        raise BadSnapshot("a bucket of a consumer that is not there")
 
 
 def _check_kept(state: FifoState, pending_dead_letters: Runs) -> None:
@@ -529,7 +579,7 @@ def _check_keys(state: FifoState) -> None:
     if len(set(known_limits)) != len(known_limits) or not known.issuperset(known_limits):
         raise BadSnapshot("limits of a consumer twice, or of one that is not there")
     standing = [key for line in state.lines for key in line]
-    standing += [key for each in state.selections for key in each.idle]
+    standing += [key for each in state.selections for key in each.idle] + state.idle
     attached = [key for each in state.selections for key, _ in each.attached]
     if len(set(attached)) != len(attached) or len(set(standing)) != len(standing):
         raise BadSnapshot("a consumer of two selectors, or in two lines")

@@ -89,6 +89,9 @@ class Options:
         self.bounds_expiry = address is not None and address.bounds_expiry
         self.id_cache_size: i64 = 0 if address is None else address.id_cache_size
         self.copies = address is not None and address.copies > 0
+        self.group_buckets: i64 = 0
+        if address is not None and not single_active and address.copies == 0:
+            self.group_buckets = address.group_buckets
         self.keeps_last_values = address is not None and address.last_value_key != ""
         self.redelivers_late = address is not None and address.redelivery_ms > 0
         if address is not None and (address.window_bytes > 0 or address.counts_bytes > 0):

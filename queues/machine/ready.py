@@ -4,12 +4,16 @@ Most queues have one level. A higher level is served before a lower one; what is
 queue comes from the lowest. Memory: one run list per level (`queues.runs.seqset`).
 """
 
-from typing import final
+from typing import TYPE_CHECKING, final
 
 from mypy_extensions import i64
 
+from queues.machine.message_groups import MessageGroups
 from queues.machine.selection import Selection
 from queues.runs.seqset import SeqSet
+
+if TYPE_CHECKING:
+    from queues.machine.consumers import Consumer
 
 
 @final
@@ -22,11 +26,24 @@ class Ready:
         self._top: i64 = 0
         self._top_lane = self.lanes[0]  # that of `_top`: most queues have no other (0009)
         self.selections: list[Selection] = []  # that hear what comes and goes
+        self.groups: MessageGroups | None = None  # hears the same, in queues that heed groups
+
+    def group(self, bucket_count: i64) -> MessageGroups | None:
+        """Heed groups of messages from now on, in so many buckets; 0: heed none."""
+        if bucket_count == 0:
+            self.groups = None
+        elif self.groups is None:
+            self.groups = MessageGroups(bucket_count)
+        else:
+            self.groups.bucket_count = bucket_count
+        return self.groups
 
     def add(self, first: i64, count: i64, level: i64) -> None:
         self.count += count
         for each in self.selections:
             each.add(first, count, level)
+        if self.groups is not None:
+            self.groups.add(first, count, level)
         if level == self._top:
             self._top_lane.add(first, count)
             return
@@ -40,6 +57,9 @@ class Ready:
         for each in self.selections:
             for first, count in seqs.runs():
                 each.add(first, count, 0)
+        if self.groups is not None:
+            for first, count in seqs.runs():
+                self.groups.add(first, count, 0)
         self.lanes[0].join(seqs)
 
     def append_encoded(self, encoded: bytes, end: i64, level: i64) -> None:
@@ -53,6 +73,34 @@ class Ready:
         """The message to be served next; there must be one."""
         return self._top_lane.first()
 
+    def head_for(self, consumer: "Consumer", want: i64) -> tuple[i64, i64]:
+        """The first of the ready messages that the consumer may get, and how many of those that
+        follow; 0: there is none."""
+        selection = consumer.selection
+        if selection is not None:
+            return selection.head(want)
+        if self.count == 0:
+            return 0, 0
+        if self.groups is not None:
+            return self.groups.head(consumer, want)
+        return self.first(), min(want, self.head_run())
+
+    def has_none_for(self, consumer: "Consumer") -> bool:
+        """Whether nothing of what is ready, if anything, is for the consumer."""
+        selection = consumer.selection
+        if selection is not None:
+            return selection.waiting_count == 0
+        return self.groups is not None and self.groups.head(consumer, 1)[1] == 0
+
+    def take(self, consumer: "Consumer", first: i64, count: i64) -> None:
+        """Take out messages first.. for the consumer, which `head_for` has found."""
+        if self.groups is not None and consumer.selection is None:
+            self.groups.claim(consumer, first)
+        if self.groups is None and consumer.selection is None:
+            self.drop_head(count)
+        else:
+            self.remove(first, count)
+
     def head_run(self) -> i64:
         """How many messages from `first()` on are consecutive."""
         return self._top_lane.head_run()
@@ -61,6 +109,8 @@ class Ready:
         """Take out the `count` messages from `first()` on, all of one run."""
         for each in self.selections:
             each.clear_below(self._top, self._top_lane.first() + count)
+        if self.groups is not None:
+            self.groups.remove(self._top_lane.first(), count)
         self._top_lane.drop_head(count)
         self.count -= count
         if self._top > 0:
@@ -88,6 +138,8 @@ class Ready:
         lane = self.lowest_lane()
         for each in self.selections:
             each.remove(lane.first(), count)
+        if self.groups is not None:
+            self.groups.remove(lane.first(), count)
         lane.drop_head(count)
         self.count -= count
         self._settle_top()
@@ -119,6 +171,9 @@ class Ready:
         if len(gone) > 0:
             for each in self.selections:
                 each.remove(first, count)
+            if self.groups is not None:
+                for run_first, run_count in gone:
+                    self.groups.remove(run_first, run_count)
         self._settle_top()
         return gone
 
@@ -127,6 +182,9 @@ class Ready:
         for each in self.selections:
             for first, count in taken.runs():
                 each.remove(first, count)
+        if self.groups is not None:
+            for first, count in taken.runs():
+                self.groups.remove(first, count)
 
     def split_below(self, seq: i64) -> list[SeqSet]:
         """Take out everything below `seq`, as one set per lane."""
@@ -148,6 +206,8 @@ class Ready:
         self._set_top(0)
         for each in self.selections:
             each.clear()
+        if self.groups is not None:
+            self.groups.clear()
         return parts
 
     def within(self, first: i64, count: i64) -> list[tuple[int, int]]:

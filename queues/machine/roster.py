@@ -19,6 +19,7 @@ from queues.machine.effects import (
     Activated,
     Effect,
 )
+from queues.machine.message_groups import MessageGroups
 from queues.machine.ready import Ready
 from queues.machine.selections import Selections
 from queues.runs.seqset import SeqSet
@@ -40,6 +41,7 @@ class Roster:
         self._by_session: dict[SessionId, list[ConsumerKey]] = {}
         self.lines = Lines()
         self.selections: Selections | None = None  # once a consumer has had a selector
+        self.groups: MessageGroups | None = None  # where messages of a group go to one consumer
         self.attached_count: i64 = 0
         self.exclusive_key: ConsumerKey | None = None
         self.active_key: ConsumerKey | None = None
@@ -119,6 +121,8 @@ class Roster:
         self.leave_line(consumer)
         if self.selections is not None and consumer.selection is not None:
             self.selections.leave(consumer)
+        if self.groups is not None:
+            self.groups.leave(consumer)
         if self.exclusive_key == consumer.key:
             self.exclusive_key = None
         self.attached_count -= 1
@@ -135,23 +139,41 @@ class Roster:
     def leave_line(self, consumer: Consumer) -> None:
         """It is not to be served."""
         self.lines.leave(consumer)
-        if consumer.is_idle and self.selections is not None:
+        if not consumer.is_idle:
+            return
+        if consumer.selection is None and self.groups is not None:
+            self.groups.end_rest(consumer)
+        elif self.selections is not None:
             self.selections.end_rest(consumer)
 
     def rest(self, consumer: Consumer) -> None:
-        """It has left its line, for nothing that is ready matches its selector."""
+        """It has left its line, for nothing that is ready matches its selector, or all is of groups
+        of other consumers."""
         consumer.in_turn = False
+        if consumer.selection is None and self.groups is not None:
+            self.groups.rest(consumer)
+            return
         assert self.selections is not None
         self.selections.rest(consumer)
 
     def wake(self) -> bool:
         """Have consumers with selectors stand in line for whom messages have come; whether there
         are any."""
-        return self.selections is not None and self.selections.wake(self.lines)
+        woken = self.selections is not None and self.selections.wake(self.lines)
+        return (self.groups is not None and self.groups.wake(self.lines)) or woken
+
+    def end_groups(self) -> None:
+        """Messages of all groups are for all consumers from now on."""
+        if self.groups is not None:
+            for consumer in list(self.groups.idle.values()):
+                self.groups.end_rest(consumer)
+                self.lines.join(consumer)
 
     def is_able(self) -> bool:
         """Whether a consumer waits for messages."""
         if not self.lines.is_empty():
+            return True
+        if self.groups is not None and len(self.groups.idle) > 0:
             return True
         return self.selections is not None and self.selections.is_able()
 

@@ -369,6 +369,8 @@ def return_suspended(machine: "Fifo") -> None:
                 machine.roster.remove(consumer.key)
                 machine.tell(TimedOut(consumer.key, machine.options.consumer_timeout_ms))
                 machine.end_consumer(consumer, FAIL)
+            elif machine.ready.groups is not None:
+                machine.ready.groups.leave(consumer)
         if machine.options.single_active:
             machine.activate()
 
@@ -533,7 +535,12 @@ def configure(machine: "Fifo", command: Configure) -> None:
     assert options.levels == old.levels
     assert options.counts_deliveries == old.counts_deliveries
     assert options.single_active == old.single_active
+    if options.group_buckets == 0:
+        machine.roster.end_groups()
     machine.set_options(options)
+    if machine.ready.groups is not None and old.group_buckets == 0:
+        alive = machine.queue_within(1, machine.next_seq - 1)
+        machine.ready.groups.begin(alive, machine.ready.lanes)
     if options.counts_bytes and not old.counts_bytes:
         machine.notes.begin_sizes(machine.queue_within(1, machine.next_seq - 1), command.sizes)
         if machine.delays is not None:

@@ -42,6 +42,7 @@ class Traits:
         sizes: bytes | None = None,
         ids: bytes | None = None,
         keys: bytes | None = None,
+        groups: bytes | None = None,
     ) -> None:
         self.priority: i64 = priority
         self.ttl_ms: i64 = ttl_ms
@@ -50,6 +51,7 @@ class Traits:
         self.sizes = sizes  # i32 body bytes each; None: not needed
         self.ids = ids  # digests of DIGEST_BYTES each; None: not needed, or no message has an id
         self.keys = keys  # the same of keys of last values
+        self.groups = groups  # i32 each, numbers of their groups, 0 for none; None: not needed
 
     def priority_of(self, index: i64) -> i64:
         column = self.priorities
@@ -70,11 +72,17 @@ class Traits:
         size = None if sizes is None else sizes[4 * index : 4 * index + 4]
         keys = self.keys
         key = None if keys is None else keys[DIGEST_BYTES * index : DIGEST_BYTES * (index + 1)]
-        return Traits(self.priority_of(index), self.ttl_of(index), None, None, size, None, key)
+        groups = self.groups
+        group = None if groups is None else groups[4 * index : 4 * index + 4]
+        priority, ttl_ms = self.priority_of(index), self.ttl_of(index)
+        return Traits(priority, ttl_ms, None, None, size, None, key, group)
 
-    def with_digests(self, ids: bytes | None, keys: bytes | None) -> "Traits":
-        """The same of messages that have ids or keys."""
-        return Traits(self.priority, self.ttl_ms, self.priorities, self.ttls, self.sizes, ids, keys)
+    def with_digests(
+        self, ids: bytes | None, keys: bytes | None, groups: bytes | None = None
+    ) -> "Traits":
+        """The same of messages that have ids, keys or groups."""
+        columns = self.priorities, self.ttls, self.sizes
+        return Traits(self.priority, self.ttl_ms, *columns, ids, keys, groups)
 
     def from_index(self, first: i64) -> "Traits":
         """Of the messages from `first` on."""
@@ -86,6 +94,7 @@ class Traits:
             None if self.sizes is None else self.sizes[4 * first :],
             None if self.ids is None else self.ids[DIGEST_BYTES * first :],
             None if self.keys is None else self.keys[DIGEST_BYTES * first :],
+            None if self.groups is None else self.groups[4 * first :],
         )
 
 

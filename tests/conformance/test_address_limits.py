@@ -531,6 +531,59 @@ def test_a_policy_that_ends_lets_its_publishers_go_on(
     assert publisher.sent == 10
 
 
+def test_a_higher_limit_lets_its_publishers_go_on(
+    broker: Broker, channel: Any, api: HttpApi, policy: Callable[..., None], name: str
+) -> None:
+    policy(max_size_messages=2, address_full_policy="BLOCK")
+    declare(channel, name, "classic")
+    publisher = Publishing(broker, name, 10)
+    publisher.start()
+    eventually(lambda: address_row(api, name)["blocked_publishers"] == 1)
+    policy(max_size_messages=100, address_full_policy="BLOCK")
+    publisher.join(20)
+    assert publisher.sent == 10
+
+
+def test_a_limit_without_the_policy_block_holds_no_publisher(
+    broker: Broker, channel: Any, api: HttpApi, name: str
+) -> None:
+    declare(channel, name, "classic", max_size_messages=2)
+    publisher = Publishing(broker, name, 10)
+    publisher.start()
+    publisher.join(20)
+    assert publisher.sent == 10
+    assert address_row(api, name)["blocked_publishers"] == 0
+
+
+def test_the_flow_graph_shows_which_connection_an_address_holds(
+    broker: Broker, channel: Any, api: HttpApi, name: str
+) -> None:
+    declare(channel, name, "classic", max_size_messages=2, address_full_policy="BLOCK")
+    publisher = Publishing(broker, name, 5)
+    publisher.start()
+    eventually(lambda: len(held_by(api, name)) == 1)
+    (held,) = held_by(api, name)
+    assert held["kind"] == "connection"
+    channel.queue_purge(name)
+    eventually(lambda: ready_count(channel, name) == 2)
+    channel.queue_delete(name)
+    publisher.join(20)
+    eventually(lambda: held_by(api, name) == [])
+
+
+def held_by(api: HttpApi, name: str) -> list[Any]:
+    """What the address holds back now, by the flow graph."""
+    graph = api.get("/flow/graph")
+    nodes = {row["id"]: row for row in graph["nodes"]}
+    return [
+        nodes[edge["from"]]
+        for edge in graph["edges"]
+        if edge["since"] is not None
+        and nodes[edge["to"]]["kind"] == "address"
+        and f"'{name}'" in nodes[edge["to"]]["name"]
+    ]
+
+
 # All queues of the node together
 
 

@@ -324,6 +324,48 @@ def test_receiver_of_amqp10_gets_copies_of_a_non_destructive_queue(
     wait_until_ready(channel, name, 3)
 
 
+# Message groups
+
+
+def group_of(number: int) -> str:
+    return f"g{number % 4}"
+
+
+@both_kinds
+def test_messages_of_a_group_go_to_one_consumer_until_it_leaves(
+    own_broker: Broker, connection: Any, channel: Any, name: str, kind: str
+) -> None:
+    declare(channel, name, kind, {"x-group-buckets": 64, "x-consumers-before-dispatch": 2})
+    for number in range(40):
+        publish(channel, name, b"%d" % number, headers={"JMSXGroupID": group_of(number)})
+    inboxes = [Inbox(connection.channel(), name) for _ in range(2)]
+    settle_down(channel, lambda: sum(len(inbox.messages) for inbox in inboxes) == 40)
+    groups = [{group_of(int(body)) for body in inbox.bodies} for inbox in inboxes]
+    assert groups[0] and groups[1] and not groups[0] & groups[1]
+    for inbox in inboxes:
+        assert inbox.bodies == sorted(inbox.bodies, key=int)
+    left, stays = inboxes
+    left.channel.basic_ack(0, multiple=True)
+    left.channel.basic_cancel(left.consumer_tag)
+    for number in range(40, 44):
+        publish(channel, name, b"%d" % number, headers={"JMSXGroupID": group_of(number)})
+    stays.wait(len(stays.messages) + 4)
+    assert stays.bodies[-4:] == [b"40", b"41", b"42", b"43"]
+
+
+def test_group_of_amqp10_is_the_same_as_that_of_a_header(
+    open10: Callable[..., Any], connection: Any, channel: Any, name: str
+) -> None:
+    declare(channel, name, "classic", {"x-group-buckets": 64, "x-consumers-before-dispatch": 2})
+    sender = open10().create_sender(f"/queues/{name}")
+    for number in range(4):
+        sender.send(proton.Message(body=b"%d" % number, group_id="g"))
+        publish(channel, name, b"header", headers={"_AMQ_GROUP_ID": "g"})
+    inboxes = [Inbox(connection.channel(), name) for _ in range(2)]
+    settle_down(channel, lambda: max(len(inbox.messages) for inbox in inboxes) == 8)
+    assert min(len(inbox.messages) for inbox in inboxes) == 0
+
+
 # The time at which the broker took a message
 
 INGRESS_TIME = "x-opt-ingress-time"

@@ -125,6 +125,27 @@ def test_window_of_a_consumer_holds_where_the_queue_has_none(
 
 
 @both_kinds
+def test_messages_in_the_window_of_a_slow_consumer_are_kept_from_a_fast_one(
+    own_broker: Broker, connect: Callable[..., Any], channel: Any, name: str, kind: str
+) -> None:
+    fill(channel, name, kind, 20, consumer_window_size=5000)
+    slow = Inbox(connect().channel(), name)
+    slow.wait(5)
+    fast = connect().channel()
+    taken = 0
+    for method, _, _ in fast.consume(name, inactivity_timeout=60):
+        assert method is not None, f"{taken} messages came"
+        fast.basic_ack(method.delivery_tag)
+        taken += 1
+        if taken == 15:
+            break
+    wait_until_ready(channel, name, 0)
+    assert len(slow.messages) == 5
+    slow.channel.close()
+    assert len([next(fast.consume(name, inactivity_timeout=60)) for _ in range(5)]) == 5
+
+
+@both_kinds
 def test_slow_consumer_with_a_window_of_0_leaves_messages_to_the_fast_one(
     own_broker: Broker, connect: Callable[..., Any], channel: Any, name: str, kind: str
 ) -> None:

@@ -1,4 +1,4 @@
-"""Classic queues know ids, keys of last values and redelivery delays again after a restart."""
+"""Classic queues know ids, last values, groups and redelivery delays again after a restart."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, Final
@@ -6,7 +6,7 @@ from typing import Any, Final
 import pika
 import pytest
 
-from tests.conformance.broker import drain, numbered
+from tests.conformance.broker import Inbox, drain, numbered, settle_down
 from warren.testing import Node
 
 ID: Final = "_AMQ_DUPL_ID"
@@ -136,3 +136,20 @@ def test_message_that_waits_for_its_redelivery_waits_on_after_a_restart(
     channel = open_one()
     assert drain(channel, "delayed") == [b"2"]
     assert channel.queue_purge("delayed").method.message_count == 1
+
+
+def test_groups_of_messages_are_known_after_a_restart(
+    node: Node, open_one: Callable[[], Any]
+) -> None:
+    channel = open_one()
+    arguments = {"x-group-buckets": 64, "x-consumers-before-dispatch": 2}
+    channel.queue_declare("groups", durable=True, arguments=arguments)
+    for number in range(100):
+        publish(channel, "groups", b"%d" % number, JMSXGroupID="one")
+    node.kill9()
+    node.start()
+    channel = open_one()
+    inboxes = [Inbox(channel.connection.channel(), "groups") for _ in range(2)]
+    publish(channel, "groups", b"100", JMSXGroupID="one")
+    settle_down(channel, lambda: max(len(inbox.messages) for inbox in inboxes) == 101)
+    assert min(len(inbox.messages) for inbox in inboxes) == 0

@@ -51,6 +51,7 @@ from queues.machine.options import (
 )
 from queues.machine.traits import Traits
 from tests.unit.queues.effect_rows import Row
+from tests.unit.queues.naive_bounds import bounded, due_with
 
 
 def time_in(words: bytes) -> int:
@@ -284,7 +285,7 @@ class NaiveFifo:
             priority, ttl = traits.priority_of(place), traits.ttl_of(place)
             size = traits.size_of(place) if traits.sizes is not None else 0
         has_expiration = ttl >= 0
-        ttl = self._bounded(ttl)
+        ttl = bounded(self.options.address, ttl)
         level = min(priority, self.options.levels - 1)
         if priority < 0:
             level = self.options.default_level
@@ -295,44 +296,6 @@ class NaiveFifo:
         if self.options.keeps_last_values and traits is not None and traits.keys is not None:
             made.key = traits.keys[16 * place : 16 * place + 16].strip(bytes(1))
         return made
-
-    def _default_ttl(self) -> int:
-        address = self.options.address
-        if address is None:
-            return -1
-        return address.expiry_ms if address.expiry_ms >= 0 else address.expiry_max_ms
-
-    def _bounds(self) -> tuple[int, int]:
-        address = self.options.address
-        return (-1, -1) if address is None else (address.expiry_min_ms, address.expiry_max_ms)
-
-    def _change_bounds(self, old_ttl: int, old_bounds: tuple[int, int]) -> None:
-        """Lifetimes that are not over follow the new bounds."""
-        ttl, (low, high) = self._default_ttl(), self._bounds()
-        for message in self.messages.values():
-            due = message.own_due_ms
-            if due is not None and due <= self.now_ms:
-                continue
-            if not message.has_expiration:
-                if ttl < 0:
-                    message.own_due_ms = None
-                elif due is None:
-                    message.own_due_ms = self.now_ms + ttl
-                else:
-                    message.own_due_ms = max(due + ttl - old_ttl, self.now_ms)
-            elif due is not None and old_bounds != (low, high):
-                due = due if high < 0 else min(due, self.now_ms + high)
-                message.own_due_ms = max(due, self.now_ms + low)
-
-    def _bounded(self, ttl: int) -> int:
-        address = self.options.address
-        if address is None:
-            return ttl
-        if ttl < 0:
-            return self._default_ttl()
-        if address.expiry_max_ms >= 0:
-            ttl = min(ttl, address.expiry_max_ms)
-        return max(ttl, address.expiry_min_ms)
 
     def _admit(self, message: NaiveMessage, session: int, number: int) -> bool:
         """Let it in if there is room; return whether it is due already."""
@@ -789,9 +752,12 @@ class NaiveFifo:
             told = {first + at: size for first, n, size in command.sizes for at in range(n)}
             for seq, message in self.messages.items():
                 message.size = told.get(seq, 0)
-        old_ttl, old_bounds = self._default_ttl(), self._bounds()
         self.options = options
-        self._change_bounds(old_ttl, old_bounds)
+        for message in self.messages.values():
+            due = message.own_due_ms
+            if due is None or due > self.now_ms:
+                expires = message.has_expiration
+                message.own_due_ms = due_with(old.address, options.address, due, expires, self.now_ms)
         if old.ttl_ms < 0:
             for message in self.messages.values():
                 message.arrived_ms = self.now_ms

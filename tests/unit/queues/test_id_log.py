@@ -138,7 +138,7 @@ def test_ids_that_a_crash_has_kept_from_the_log_are_read_from_the_messages() -> 
     again.turn()
     again.node.log.take()
     assert again.host.first_unread() == 2 + 1
-    again.host.digests_found([(1, NO_ID, digest("c"))])
+    again.host.digests_found([(1, NO_ID, digest("c"), 0)])
     again.turn()
     assert logged(again.node.log.take()[0]) == [(1, digest("c"))]
     publish(again, messages("c"))

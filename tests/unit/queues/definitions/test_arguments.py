@@ -164,6 +164,7 @@ GOOD: list[tuple[dict[str, object], str, list[object]]] = [
     (QUORUM, "x-id-cache-size", [0, 20_000]),
     (CLASSIC, "x-last-value-key", ["symbol"]),
     (CLASSIC, "x-non-destructive", [True, False]),
+    (CLASSIC, "x-group-buckets", [0, 1024]),
     (QUORUM, "x-ring-size", [1, 100]),
     (CLASSIC, "x-max-size-bytes", [-1, 1_048_576]),
     (QUORUM, "x-max-size-messages", [-1, 10]),
