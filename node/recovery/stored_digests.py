@@ -1,8 +1,9 @@
-"""Keys of last values, groups and ids of duplicates that only the bodies of recovered messages tell.
+"""Keys of last values, groups, and ids of duplicates: what only bodies of recovered messages tell.
 
 After a restart a classic queue knows its messages and not what is in them. Before clients come, the
-bodies are read of queues that keep last values or heed groups, and of messages whose ids a crash has kept from the
-log (`queues.hosts.id_log`). Quorum queues and mirrors have all of it in their snapshots and entries.
+bodies are read of queues that keep last values or heed groups, and of messages whose ids a crash
+has kept from the log (`queues.hosts.id_log`). Quorum queues and mirrors have all of it in their
+snapshots and entries.
 
 Limits: READS bodies at a time. A message that cannot be read has neither key nor group nor id.
 """

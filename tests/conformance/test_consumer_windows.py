@@ -132,11 +132,9 @@ def test_messages_in_the_window_of_a_slow_consumer_are_kept_from_a_fast_one(
     slow = Inbox(connect().channel(), name)
     slow.wait(5)
     fast = connect().channel()
-    taken = 0
-    for method, _, _ in fast.consume(name, inactivity_timeout=60):
-        assert method is not None, f"{taken} messages came"
+    for taken, (method, _, _) in enumerate(fast.consume(name, inactivity_timeout=60), 1):
+        assert method is not None, f"{taken - 1} messages came"
         fast.basic_ack(method.delivery_tag)
-        taken += 1
         if taken == 15:
             break
     wait_until_ready(channel, name, 0)

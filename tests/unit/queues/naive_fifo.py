@@ -757,7 +757,9 @@ class NaiveFifo:
             due = message.own_due_ms
             if due is None or due > self.now_ms:
                 expires = message.has_expiration
-                message.own_due_ms = due_with(old.address, options.address, due, expires, self.now_ms)
+                message.own_due_ms = due_with(
+                    old.address, options.address, due, expires, self.now_ms
+                )
         if old.ttl_ms < 0:
             for message in self.messages.values():
                 message.arrived_ms = self.now_ms
