@@ -126,6 +126,9 @@ export const KEYS = {
   "non-destructive": {
     kind: "flag", is: "classic_queues", means: "consumers get copies, and messages stay",
   },
+  "group-buckets": {
+    kind: "number", is: "queues", means: "buckets of groups, each for one consumer",
+  },
   "ring-size": { kind: "number", is: "queues", means: "most messages, of which the newest stay" },
   "queue-mode": {
     kind: ["default", "lazy"], is: "classic_queues", means: "lazy: bodies on disk alone",
