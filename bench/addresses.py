@@ -140,7 +140,7 @@ class SlowConsumer(threading.Thread):
             self._unread += self._socket.recv(65_536)
         except TimeoutError:
             return []
-        found = []
+        found: list[Any] = []
         while True:
             size, frame = pika.frame.decode_frame(self._unread)
             if frame is None:

@@ -158,7 +158,7 @@ def test_lifetimes_of_a_run_are_bounded_one_by_one() -> None:
     assert gone == [[], [1], [], [3], [], [2, 4]]
 
 
-def configured(fifo: Fifo, now_ms: int, **settings: int) -> list[int]:
+def configured(fifo: Fifo, now_ms: int, **settings: Any) -> list[int]:
     """The queue has these settings now; which messages leave at once."""
     address = AddressSettings(**settings) if settings else None
     return left(fifo.apply([Configure(Options(address=address))], now_ms))
