@@ -143,7 +143,6 @@ class MessageGroups:
         best: SeqSet | None = None
         best_level: i64 = -1
         first: i64 = END
-        other: i64 = END  # the first message of the same level that another bucket has for it
         for bucket, waiting in self._waiting.items():
             owner = self.owners.get(bucket)
             if owner is not None and owner is not consumer:
@@ -152,15 +151,12 @@ class MessageGroups:
             lane = waiting[level]
             seq = lane.first()
             if level > best_level or (level == best_level and seq < first):
-                other = first if level == best_level else END
                 best = lane
                 best_level = level
                 first = seq
-            elif level == best_level:
-                other = min(other, seq)
         if best is None:
             return 0, 0
-        return first, min(want, min(best.head_run(), other - first))
+        return first, min(want, best.head_run())
 
     def claim(self, consumer: "Consumer", seq: i64) -> None:
         """The consumer takes this message: from now on all of its bucket are for it."""

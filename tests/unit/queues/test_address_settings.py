@@ -40,7 +40,7 @@ from queues.machine.effects import (
     SlowConsumer,
     TimedOut,
 )
-from queues.machine.fifo import Fifo
+from queues.machine.fifo import DUE_SLICE, Fifo
 from queues.machine.fifo_snapshot import decode_fifo, encode_fifo
 from queues.machine.options import DROP_HEAD, REJECT_PUBLISH, Options
 from queues.machine.traits import Traits
@@ -211,12 +211,15 @@ def test_bounds_that_are_set_later_hold_from_then_on_for_expirations_of_messages
     assert gone == [[], [1], [], [4], [], [2, 3]]
 
 
-def test_message_whose_lifetime_is_over_is_not_revived_by_a_longer_one() -> None:
+def test_messages_whose_lifetime_is_over_are_not_revived_by_a_longer_one() -> None:
     fifo = queue_with()
-    fifo.apply([Enqueue(PUBLISHER, 1, 1, Traits(-1, 300))], 1000)
-    assert left(
-        fifo.apply([Configure(Options(address=AddressSettings(expiry_min_ms=9000)))], 2000)
-    ) == [1]
+    count = 2 * DUE_SLICE + 1000  # More than a batch looks at are due.
+    lifetimes = struct.pack(f"<{count}q", *[300, -1] * (count // 2))
+    fifo.apply([Enqueue(PUBLISHER, 1, count, Traits(-1, -1, None, lifetimes))], 1000)
+    gone = configured(fifo, 2000, expiry_min_ms=9000)
+    while fifo.has_more():
+        gone += left(fifo.apply([], 2001))
+    assert len(gone) == count // 2
 
 
 # Dispatch
