@@ -56,38 +56,6 @@ def page(pages: Pages, base: str) -> Iterator[Any]:
         yield tab
 
 
-def test_charts_begin_with_what_the_node_has_recorded_and_tell_figures_of_any_time(
-    page: Any, base: str, api: HttpApi
-) -> None:
-    asked = "/overview?msg_rates_age=60&msg_rates_incr=5"
-
-    def samples() -> list[Any]:
-        found: list[Any] = api.get(asked)["message_stats"]["publish_details"]["samples"]
-        return found
-
-    eventually(lambda: len(samples()) > 3)  # There are fewer just after the start of the node.
-    show(page, base, "#/?every=off", "conformance")  # One look: what is drawn was recorded before.
-    rates = page.locator("section", has=page.get_by_role("heading", name="Message rates"))
-    assert "L" in rates.locator("path").first.get_attribute("d")
-    assert TIME.fullmatch(rates.locator("text").last.text_content())
-    picture = rates.get_by_role("img")
-    box = picture.bounding_box()
-    picture.hover(position={"x": box["width"] - 1, "y": box["height"] / 2})
-    moment = rates.locator(".moment", has_text=TIME)
-    newest = moment.text_content()
-    page.mouse.move(0, 0)
-    moment.wait_for(state="detached")
-    picture.focus()
-    page.keyboard.press("ArrowLeft")
-    page.keyboard.press("ArrowLeft")
-    assert moment.text_content() < newest
-    page.keyboard.press("Escape")
-    moment.wait_for(state="detached")
-    with page.expect_request(lambda request: "msg_rates_age=3600" in request.url):
-        page.get_by_label("Charts show").select_option("3600")
-    assert "range=3600" in page.url
-
-
 def test_a_chart_begins_with_the_samples_of_the_server(
     page: Any, base: str, channel: Any, name: str
 ) -> None:
@@ -276,3 +244,36 @@ def test_a_user_and_a_vhost_have_pages_on_which_they_are_changed(
     assert api.get(f"/users/{name}/permissions") == []
     api.delete(f"/vhosts/{name}")
     api.delete(f"/users/{name}")
+
+
+def test_charts_begin_with_what_the_node_has_recorded_and_tell_figures_of_any_time(
+    page: Any, base: str, api: HttpApi
+) -> None:
+    """The last test here: the node records every 5 seconds, and has done so meanwhile."""
+    asked = "/overview?msg_rates_age=60&msg_rates_incr=5"
+
+    def samples() -> list[Any]:
+        found: list[Any] = api.get(asked)["message_stats"]["publish_details"]["samples"]
+        return found
+
+    eventually(lambda: len(samples()) > 3)  # There are fewer just after the start of the node.
+    show(page, base, "#/?every=off", "conformance")  # One look: what is drawn was recorded before.
+    rates = page.locator("section", has=page.get_by_role("heading", name="Message rates"))
+    assert "L" in rates.locator("path").first.get_attribute("d")
+    assert TIME.fullmatch(rates.locator("text").last.text_content())
+    picture = rates.get_by_role("img")
+    box = picture.bounding_box()
+    picture.hover(position={"x": box["width"] - 1, "y": box["height"] / 2})
+    moment = rates.locator(".moment", has_text=TIME)
+    newest = moment.text_content()
+    page.mouse.move(0, 0)
+    moment.wait_for(state="detached")
+    picture.focus()
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("ArrowLeft")
+    assert moment.text_content() < newest
+    page.keyboard.press("Escape")
+    moment.wait_for(state="detached")
+    with page.expect_request(lambda request: "msg_rates_age=3600" in request.url):
+        page.get_by_label("Charts show").select_option("3600")
+    assert "range=3600" in page.url
