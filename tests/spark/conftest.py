@@ -4,11 +4,16 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
 from warren.testing import VirtualHost
+
+# Of all JVMs that tests start. They live for minutes: a second compiler and a parallel collector
+# cost more than they give.
+JVM: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
+os.environ["JDK_JAVA_OPTIONS"] = JVM
 
 
 @pytest.fixture(scope="session")

@@ -2,8 +2,12 @@
 
 import json
 import random
+from collections import Counter
+from collections.abc import Mapping
+from datetime import date, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+from urllib.parse import unquote
 
 import pytest
 
@@ -11,7 +15,7 @@ pytest.importorskip("pyspark")
 
 from pyspark.sql import SparkSession
 
-from tests.spark.test_spark import declare, publish, run_with, taken
+from tests.spark.test_spark import run_with, taken
 from tests.waiting import eventually
 from warren.client import Message
 from warren.spark.jobs.command import parser
@@ -23,11 +27,23 @@ from warren.spark.jobs.histories import (
     latency_reference,
     latency_report,
 )
-from warren.spark.jobs.messages import dead_letter_reference, dead_letters, messages_of
+from warren.spark.jobs.messages import (
+    dead_letter_reference,
+    dead_letters,
+    lake_reference,
+    lake_table,
+    messages_of,
+    replay_reference,
+    replay_table,
+)
 from warren.spark.jobs.report import Report
 from warren.testing.history import BadHistory, Recorder, read
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+TEXTS: Final = ("message_id", "correlation_id", "content_type")
+Row = dict[str, Any]
+Runs = list[tuple[date, list[Row]]]
 
 
 class Ticks:
@@ -146,34 +162,102 @@ def ran(*arguments: object) -> tuple[int, Any]:
     return int(report.is_bad), json.loads(report.json())
 
 
-def test_a_stream_is_kept_and_published_again(
+def recorded(seed: int, stream: str, first: int) -> list[Row]:
+    """Messages as rows of the source; some without a time, a routing key, headers or an id."""
+    chance = random.Random(seed)
+    return [
+        {
+            "queue": stream,
+            "offset": offset,
+            "routing_key": chance.choice(["eu.new", "us.old", ""]),
+            "message_id": chance.choice([f"{stream}{offset}", None]),
+            "correlation_id": chance.choice(["c", None]),
+            "content_type": chance.choice(["text/plain", None]),
+            "headers": chance.choice([{"n": str(offset), "é": "'"}, None]),
+            "timestamp": chance.choice(
+                [datetime.fromtimestamp(1_795_564_795 + chance.randrange(10**6)), None]
+            ),
+            "body": b"%d" % offset,
+        }
+        for offset in range(first, first + 200)
+    ]
+
+
+def sent_as(row: Row) -> Message:
+    at = row["timestamp"]
+    return Message(
+        row["body"],
+        to=f"/exchanges/{row['queue']}" + f"/{row['routing_key']}" * bool(row["routing_key"]),
+        creation_time=None if at is None else int(at.timestamp()) * 1000,
+        application_properties=dict(row["headers"] or {}),
+        **{name: row[name] for name in TEXTS},
+    )
+
+
+def table_of(stream: str, folder: Path, vhost: str, runs: Runs) -> Any:
+    """What `lake` says after the last of these runs, which has added all of its messages."""
+    rows = [row for row in lake_reference(vhost, runs) if row["queue"] == stream]
+    by_day = Counter((row["vhost"], str(row["day"])) for row in rows)
+    return json.loads(lake_table(stream, str(folder), by_day, len(runs[-1][1])).json())
+
+
+def test_streams_are_kept_and_published_again_as_plain_python_does(
     spark: SparkSession, url: str, tmp_path: Path
 ) -> None:
-    declare(url, "log", "stream")
-    declare(url, "again", "quorum")
-    for first in (0, 300):
-        publish(url, "log", first, 300)
-        lake = ("lake", "--url", url, "--stream", "log", tmp_path)
-        _, found = ran(*lake)
-        assert found["summary"] == ["300 messages were added"]
-    assert [(row["vhost"], row["messages"]) for row in found["rows"]] == [
-        (url.rpartition("/")[2].replace("%2F", "/"), 600)
-    ]
-    kept = messages_of(spark, str(tmp_path)).collect()
-    assert sorted(each.offset for each in kept) == list(range(600))
+    """Two runs for one stream, one for another; then what a condition chooses of both."""
 
-    async def bind(connection: Any, management: Any) -> None:
-        await management.declare_exchange("replays", "fanout")
-        await management.bind("replays", queue="again")
+    async def declared(connection: Any, management: Any) -> None:
+        for name, kind in (("a", "stream"), ("b", "stream"), ("again", "quorum")):
+            await management.declare_queue(name, arguments={"x-queue-type": kind})
+            await management.declare_exchange(name, "fanout")
+            await management.bind(name, queue=name)
 
-    run_with(url, bind)
-    replay = ("replay", "--url", url, "--exchange", "replays", "--where", "offset < 100")
+    run_with(url, declared)
+    vhost = unquote(url.rpartition("/")[2])
+    begun: Runs = []
+    ended: Runs = []
+    for stream, seed, first in (("a", 1, 0), ("a", 2, 200), ("b", 3, 0)):
+        rows = recorded(seed, stream, first)
+
+        async def published(connection: Any, management: Any, rows: list[Row] = rows) -> None:
+            publisher = await connection.publisher(None)
+            sent = await publisher.publish_many([sent_as(row) for row in rows])
+            assert all(each.is_accepted for each in sent)
+
+        run_with(url, published)
+        begun.append((date.today(), rows))
+        _, found = ran("lake", "--url", url, "--stream", stream, tmp_path)
+        ended.append((date.today(), rows))
+        # The day changes at most once meanwhile.
+        tables = [table_of(stream, tmp_path, vhost, runs) for runs in (begun, ended)]
+        assert found in tables and len(found["rows"]) > 3
+    kept = [each.asDict(recursive=True) for each in messages_of(spark, str(tmp_path)).collect()]
+    kept = [{name: row[name] for name in (*rows[0], "vhost", "day")} for row in kept]
+    kept.sort(key=lambda row: (row["queue"], row["offset"]))
+    assert kept in (lake_reference(vhost, begun), lake_reference(vhost, ended))
+    condition = "routing_key LIKE 'eu.%' AND offset % 3 < 2 OR queue = 'b' AND message_id IS NULL"
+
+    def is_chosen(row: Mapping[str, Any]) -> bool:
+        is_part = row["routing_key"].startswith("eu.") and row["offset"] % 3 < 2
+        return is_part or (row["queue"] == "b" and row["message_id"] is None)
+
+    again = replay_reference([row for _, rows in ended for row in rows], is_chosen)
+    replay = ("replay", "--url", url, "--exchange", "again", "--where", condition)
+    by_queue = Counter(row["queue"] for _, rows in ended for row in rows if is_chosen(row))
     _, found = ran(*replay, "--dry-run", tmp_path)
-    assert found["rows"] == [{"queue": "log", "messages": 100}]
+    assert found == json.loads(replay_table("again", by_queue, True).json())
     _, found = ran(*replay, "--rate", "1000", tmp_path)
-    messages = taken(url, "again", 100)
-    assert [each.message_id for each in messages] == [f"m{n}" for n in range(100)]
-    assert messages[5].application_properties == {"n": "5"}
+    assert found == json.loads(replay_table("again", by_queue, False).json())
+    messages = [
+        {
+            "body": each.body,
+            **{name: getattr(each, name) for name in TEXTS},
+            "headers": each.application_properties or None,
+            "routing_key": each.annotations["x-routing-key"],
+        }
+        for each in taken(url, "again", len(again))
+    ]
+    assert messages == again and 200 < len(again) < 500
 
 
 def test_dead_letters_are_counted_by_queue_reason_and_ladder(

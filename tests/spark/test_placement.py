@@ -1,6 +1,7 @@
-"""Placement advice that `warrenctl cluster_plan` takes, with a cluster."""
+"""Placement advice that `warrenctl cluster_plan` takes, with a cluster. With WARREN_LONG=1."""
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,13 @@ from tests.spark.test_jobs import ran
 from tests.waiting import eventually
 from warren.testing import ClusterOfNodes
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(300),
+    pytest.mark.skipif(
+        os.environ.get("WARREN_LONG") != "1", reason="test_metrics.py has the advice"
+    ),
+]
 
 
 def test_leaders_move_to_their_consumers_by_the_advice_of_the_job(

@@ -106,6 +106,13 @@ def test_refused_rows_go_to_their_queue_with_the_reason(url: str) -> None:
         publish(options(url, queue="small"), rows(1), "b/0")
 
 
+def test_a_wrong_password_is_refused_and_not_shown(url: str) -> None:
+    given = options(url.replace("guest:guest", "guest:wrong"), queue="out")
+    with pytest.raises(WriteError, match=r"(?is)queue 'out': .*(refused|unauthorized)") as failed:
+        publish(given, rows(1), "b/0")
+    assert "wrong" not in str(failed.value)
+
+
 def test_a_target_that_keeps_no_ids_is_named(url: str, caplog: pytest.LogCaptureFixture) -> None:
     declare(url, "log", queue_type="stream")
     declare(url, "plain")

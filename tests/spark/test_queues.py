@@ -101,6 +101,16 @@ def test_what_cannot_be_leased_is_named(url: str, kind: str, queue: str, text: s
     one.stop()
 
 
+def test_a_wrong_password_is_refused_and_not_shown(url: str) -> None:
+    one = reader(url.replace("guest:guest", "guest:wrong"))
+    with pytest.raises(
+        ReadError, match=r"(?is)queue 'orders', lease 'spark': .*(refused|unauthorized)"
+    ) as failed:
+        one.latestOffset({"batch": 0}, LIMIT)
+    assert "wrong" not in str(failed.value)
+    one.stop()
+
+
 def test_a_batch_read_is_refused(spark: Any, url: str) -> None:
     declare(url, "orders", "classic")
     with pytest.raises(Exception, match=r"use readStream with trigger\(availableNow=True\)"):

@@ -20,6 +20,9 @@ if shutil.which("java") is None:
 
 from tests.conformance.http_api import HttpApi
 from warren.client import Message, connect
+from warren.spark.options import read_options
+from warren.spark.source import StreamReader
+from warren.spark.stream_reads import ReadError
 from warren.testing import Broker
 
 COUNT: Final = 2500
@@ -285,7 +288,7 @@ def until(reached: Callable[[], bool], driver: "subprocess.Popen[bytes]") -> Non
 
 
 def test_messages_that_retention_removed_stop_a_query_or_are_skipped(
-    spark: Any, url: str, tmp_path: Path
+    spark: Any, url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def work(connection: Any, management: Any) -> None:
         arguments = {
@@ -304,6 +307,14 @@ def test_messages_that_retention_removed_stop_a_query_or_are_skipped(
         load(spark, url, stream="log", startingOffset=0).collect()
     found = load(spark, url, stream="log", startingOffset=0, failOnDataLoss=False).collect()
     assert 0 < len(found) < 1200 and max(each.offset for each in found) == 1199
+    first = min(each.offset for each in found)
+    checkpoint, end = {"offset": 5}, {"offset": 1200}  # of a query that was away
+    gone = f"offset 5 is wanted, but the oldest message has offset {first}: {first - 5} messages "
+    with pytest.raises(ReadError, match=f"stream 'log': {gone}were removed by retention"):
+        StreamReader(read_options({"url": url, "stream": "log"})).partitions(checkpoint, end)
+    lenient = {"url": url, "stream": "log", "failOnDataLoss": "false"}
+    (part,) = StreamReader(read_options(lenient)).partitions(checkpoint, end)
+    assert (part.begin, part.end) == (first, 1200) and gone in caplog.text
 
 
 def test_a_stream_is_copied_into_a_queue(

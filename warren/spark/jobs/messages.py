@@ -1,8 +1,11 @@
 """Jobs on messages: a stream kept as Parquet, what was dead-lettered, and messages sent again."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from datetime import date
+from functools import reduce
 from typing import Any, Final
+from urllib.parse import quote
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -18,6 +21,10 @@ LADDER: Final = """array_join(transform(reverse(deaths),
 SENT_COLUMNS: Final = ("body", "message_id", "correlation_id", "content_type", "headers")
 
 
+STREAMS: Final = "streams"  # folders of a lake
+OF_ALL_STREAMS: Final = "messages"
+
+
 class JobFailed(Exception):
     """What is asked for cannot be done; the text says why."""
 
@@ -26,7 +33,8 @@ def lake(spark: SparkSession, url: str, stream: str, folder: str, partitions: in
     """Append what the stream has since the last run to Parquet by vhost and day.
 
     The day is that of the message's timestamp, or else that of the run. A run that was interrupted
-    goes on where it was: each message is in the files once.
+    goes on where it was: each message is in the files once. Each stream has a folder of its own:
+    Spark's log of a folder knows files by the numbers of the micro-batches of one query.
     """
     vhost = parse_url(url).vhost or "/"
     rows = (
@@ -38,7 +46,7 @@ def lake(spark: SparkSession, url: str, stream: str, folder: str, partitions: in
     )
     query = (
         rows.writeStream.format("parquet")
-        .option("path", f"{folder}/messages")
+        .option("path", f"{folder}/{STREAMS}/{quote(stream, '')}")
         .option("checkpointLocation", f"{folder}/checkpoint-{stream}")
         .partitionBy("vhost", "day")
         .trigger(availableNow=True)
@@ -47,20 +55,59 @@ def lake(spark: SparkSession, url: str, stream: str, folder: str, partitions: in
     query.awaitTermination()
     written = sum(each["numInputRows"] for each in query.recentProgress)
     days = messages_of(spark, folder).where(F.col("queue") == stream).groupBy("vhost", "day")
-    counted = days.count().orderBy("vhost", "day").collect()
+    counts = {(each.vhost, str(each.day)): each["count"] for each in days.count().collect()}
+    return lake_table(stream, folder, counts, written)
+
+
+def lake_table(
+    stream: str, folder: str, counts: Mapping[tuple[str, str], int], added_count: int
+) -> Report:
+    """`counts`: messages of the stream by vhost and day, of all runs."""
     return Report(
         f"stream '{stream}' in {folder}",
         ("vhost", "day", "messages"),
-        [(each.vhost, str(each.day), each["count"]) for each in counted],
+        [(*place, count) for place, count in sorted(counts.items())],
         "messages",
         ("vhost", "day"),
-        [f"{written} messages were added"],
+        [f"{added_count} messages were added"],
     )
 
 
+Runs = Iterable[tuple[date, Iterable[Mapping[str, Any]]]]
+
+
+def lake_reference(vhost: str, runs: Runs) -> list[dict[str, Any]]:
+    """The rows that the files have after these runs, in plain Python: what the job must equal.
+
+    Each run has its day, and the messages that were in the stream by then; times as Spark gives
+    them. Messages that an earlier run has kept are known by their offsets.
+    """
+    kept: dict[tuple[str, int], dict[str, Any]] = {}
+    for run_day, messages in runs:
+        for each in messages:
+            at = each["timestamp"]
+            row = {**each, "vhost": vhost, "day": run_day if at is None else at.date()}
+            kept.setdefault((each["queue"], each["offset"]), row)
+    return [kept[place] for place in sorted(kept)]
+
+
 def messages_of(spark: SparkSession, folder: str) -> DataFrame:
-    """The messages that `lake` has kept."""
-    return spark.read.parquet(f"{folder}/messages")
+    """The messages that `lake` has kept, of all streams."""
+    found = [spark.read.parquet(each) for each in _folders(spark, folder)]
+    if not found:
+        raise JobFailed(f"{folder}: the job 'lake' has kept nothing there")
+    return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), found)
+
+
+def _folders(spark: SparkSession, folder: str) -> list[str]:
+    """Those with messages; one of all streams is of an older version."""
+    context: Any = spark.sparkContext
+    path = context._jvm.org.apache.hadoop.fs.Path
+    system = path(folder).getFileSystem(context._jsc.hadoopConfiguration())
+    streams = path(f"{folder}/{STREAMS}")
+    found = system.listStatus(streams) if system.exists(streams) else []
+    old = f"{folder}/{OF_ALL_STREAMS}"
+    return [str(each.getPath()) for each in found] + [old] * system.exists(path(old))
 
 
 # Dead letters
@@ -123,12 +170,10 @@ def replay(
     if per_second < 0:
         raise JobFailed(f"--rate is {per_second}; allowed: 0 or more")
     chosen = messages_of(spark, folder).where(where)
-    total = chosen.count()
-    columns = ("queue", "messages")
-    counted = chosen.groupBy("queue").count().orderBy("queue").collect()
-    rows = [(each.queue, each["count"]) for each in counted]
+    counted = chosen.groupBy("queue").count().collect()
+    report = replay_table(exchange, {each.queue: each["count"] for each in counted}, is_dry)
     if is_dry:
-        return Report(f"{total} messages would be published", columns, rows, "messages", ("queue",))
+        return report
     sent = chosen.orderBy("queue", "offset").select(
         *SENT_COLUMNS, F.coalesce("routing_key", F.lit("")).alias("routing_key")
     )
@@ -136,5 +181,23 @@ def replay(
     if per_second:
         write = write.option("maxRowsPerSecond", per_second)
     write.mode("append").save()
-    title = f"{total} messages were published to exchange '{exchange}'"
-    return Report(title, columns, rows, "messages", ("queue",))
+    return report
+
+
+def replay_table(exchange: str, counts: Mapping[str, int], is_dry: bool) -> Report:
+    """`counts`: messages by the stream that they were kept from."""
+    done = "would be published" if is_dry else f"were published to exchange '{exchange}'"
+    title = f"{sum(counts.values())} messages {done}"
+    rows = sorted(counts.items())
+    return Report(title, ("queue", "messages"), rows, "messages", ("queue",))
+
+
+def replay_reference(
+    messages: Iterable[Mapping[str, Any]], is_chosen: Callable[[Mapping[str, Any]], bool]
+) -> list[dict[str, Any]]:
+    """The rows that are published, in their order, in plain Python: what the job must equal."""
+    chosen = sorted(filter(is_chosen, messages), key=lambda row: (row["queue"], row["offset"]))
+    return [
+        {name: row[name] for name in SENT_COLUMNS} | {"routing_key": row["routing_key"] or ""}
+        for row in chosen
+    ]
