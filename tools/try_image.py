@@ -6,6 +6,9 @@ The first stage of the image runs as it is written, with a copy of the build con
 `/source` and a folder in place of `/opt/warren`; its apt-get does nothing, so the compiler of this
 machine is used. pip builds the wheel in an isolated environment, from nothing but what
 pyproject.toml declares. The wheel is kept for tools/environment.py: `make test-compiled` tests it.
+
+The image may have IMAGE_MB_MAX, as registries store it and nodes pull it: compressed. BASE_MB of it
+are the base image, which is not there to be measured; the rest is the layer with /opt/warren.
 """
 
 import os
@@ -13,6 +16,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 from fnmatch import fnmatch
 from pathlib import Path
@@ -24,6 +28,9 @@ sys.path.insert(0, str(ROOT))
 from tools.environment import is_pure, keep, run, say, sources_digest  # noqa: E402
 
 DOCKERFILE: Final = ROOT / "deploy" / "Dockerfile"
+IMAGE_MB_MAX: Final = 120
+BASE_MB: Final = 50  # python:3.11-slim-bookworm has 46 for amd64 and 45 for arm64
+SKIPPED: Final = ("pip", "pip-*", "__pycache__")  # what the image does not have
 SEND: Final = """
 import asyncio, sys
 from warren.client import Message, connect
@@ -59,7 +66,28 @@ def main() -> int:
         say(f"{built.name}: {built.stat().st_size / 1e6:.1f} MB; kept for the tests")
         keep(built, digest)
         send_message(folder)
+        plain, packed = layer_mb(folder / "installed")
+        say(f"the layer of the image has {plain:.0f} MB, {packed:.0f} MB compressed")
+        if packed > IMAGE_MB_MAX - BASE_MB:
+            raise SystemExit(f"allowed: {IMAGE_MB_MAX - BASE_MB} MB compressed")
     return 0
+
+
+def layer_mb(installed: Path) -> tuple[float, float]:
+    """Of an environment as it is in the image, and of it as a compressed layer."""
+    plain = 0
+
+    def kept(each: tarfile.TarInfo) -> tarfile.TarInfo | None:
+        nonlocal plain
+        if any(Path(each.name).match(pattern) for pattern in SKIPPED):
+            return None
+        plain += each.size
+        return each
+
+    with tempfile.NamedTemporaryFile(suffix=".tar.gz") as packed:
+        with tarfile.open(packed.name, "w:gz") as archive:
+            archive.add(installed, "opt/warren", filter=kept)
+        return plain / 1e6, Path(packed.name).stat().st_size / 1e6
 
 
 def copy_context(target: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from tools import environment
 from tools.environment import ROOT, link_sources, move_script, sources
-from tools.try_image import build_steps, copy_context
+from tools.try_image import build_steps, copy_context, layer_mb
 
 pytestmark = pytest.mark.source
 
@@ -133,3 +133,11 @@ def test_setup_counts_the_c_files_that_are_left(capfd: pytest.CaptureFixture[str
         command.count_down()
     said = capfd.readouterr().err.splitlines()
     assert said == [f"warren: compiling: {left} C files left" for left in (15, 10, 5, 0)]
+
+
+def test_the_layer_of_the_image_is_weighed_without_what_it_leaves_out(tmp_path: Path) -> None:
+    (tmp_path / "lib" / "pip").mkdir(parents=True)
+    (tmp_path / "lib" / "pip" / "left_out.py").write_bytes(bytes(2_000_000))
+    (tmp_path / "lib" / "kept.so").write_bytes(os.urandom(1_000_000))
+    plain, packed = layer_mb(tmp_path)
+    assert plain == 1.0 and 0.99 < packed < 1.01
