@@ -180,6 +180,12 @@ class Channel091:
         self.stash_bytes += size
         self._held.waiting_bytes += size
 
+    def put_off(self, event: Publishes | Settles | Called) -> None:
+        """Handle the event again in the next `step`, and what comes behind it later."""
+        self._stash.appendleft(event)
+        self._count_stash(held_bytes(event))
+        self._busy = True
+
     def waits_again(self) -> bool:
         """Whether the answer just handled led to another question (an inspection)."""
         return self._awaited is not None or self._proposed
@@ -232,7 +238,9 @@ class Channel091:
             self._publish_odd(event, plans, plain, seen)
 
     def _must_wait(self) -> bool:
-        """Return whether routing goes on in the next turn."""
+        """Return whether routing goes on in the next turn, or when a permission is known."""
+        if self.plans.is_undecided():
+            return True
         transaction = self._transaction
         if transaction is not None and not self._keeping and transaction.tries > COMMIT_TRIES:
             return False
@@ -240,16 +248,18 @@ class Channel091:
 
     def _publish_later(self, event: Publishes, wait_ms: i64 = 0) -> None:
         """Go on with these messages, and what comes behind them, in the next turn, or later."""
-        self._stash.appendleft(event)
-        self._count_stash(held_bytes(event))
-        self._busy = True
-        if wait_ms > 0:
+        self.put_off(event)
+        undecided = self.plans.take_undecided()
+        if undecided is not None:
+            self.owner.step_when(undecided, self)
+        elif wait_ms > 0:
             self.owner.step_after(self, int(wait_ms))
         else:
             self.owner.step_later(self)
 
     def step(self, now_ms: i64) -> None:
-        """Go on with publishes for which the last turn had no time (`Steppable`)."""
+        """Go on with publishes for which the last turn had no time (`Steppable`), or with an event
+        that waited for a permission."""
         if not self.ended and not self._is_handing_over:
             self._share.waited()
             self.resume()

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from node.amqp091.plans import Parted, PlanCache
+from node.auth.asked_access import Undecided
 from queues.hosts.host_interfaces import Steppable
 from queues.queue_host import QueueHost
 from queues.sessions.counts import Counts
@@ -71,6 +72,9 @@ class Owner(Protocol):
 
     def step_after(self, work: Steppable, wait_ms: int) -> None:
         """Step it in a turn after so many milliseconds."""
+
+    def step_when(self, undecided: Undecided, channel: "Channel091") -> None:
+        """Step it in a turn in which that is decided."""
 
     def weigh_gate(self, channel: "Channel091", count: int) -> None:
         """The channel has published to an address with limits: hold it if it has to wait."""

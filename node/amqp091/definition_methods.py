@@ -81,17 +81,6 @@ def _declare_queue(
         prefix = method.arguments.get("x-name-prefix", "amq.gen-")
         name = endpoint.new_name(prefix if isinstance(prefix, str) else "amq.gen-")
     arguments = {k: v for k, v in method.arguments.items() if k != "x-name-prefix"}
-    command = queue_declaration(
-        endpoint,
-        name,
-        durable=method.durable,
-        exclusive=method.exclusive,
-        auto_delete=method.auto_delete,
-        arguments=arguments,
-        server_named=server_named,
-    )
-    if method.exclusive:
-        endpoint.owns_queues = True  # Also if the connection is gone when this is committed.
 
     def declared(outcome: Outcome) -> None:
         queue = endpoint.broker.definitions.queue(endpoint.vhost, name)
@@ -100,7 +89,21 @@ def _declare_queue(
         endpoint.broker.changes.churn.count_declared()
         _answer_declare(endpoint, channel, queue, method.no_wait)
 
-    propose(endpoint, channel, method, command, declared)
+    def declare() -> None:
+        command = queue_declaration(
+            endpoint,
+            name,
+            durable=method.durable,
+            exclusive=method.exclusive,
+            auto_delete=method.auto_delete,
+            arguments=arguments,
+            server_named=server_named,
+        )
+        if method.exclusive:
+            endpoint.owns_queues = True  # Also if the connection is gone when this is committed.
+        propose(endpoint, channel, method, command, declared)
+
+    endpoint.retry(channel, declare)  # With the same name.
 
 
 def _declare_answers(

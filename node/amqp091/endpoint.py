@@ -17,6 +17,7 @@ from node.amqp091.deliveries import Consumer091
 from node.amqp091.plans import Parted, PlanCache
 from node.amqp091.publish_plans import RouteCache
 from node.auth.access import FULL_ACCESS, INTERNAL_USER
+from node.auth.asked_access import Undecided
 from node.auth.login import Accepted, LoginOutcome, login_refused_text
 from node.auth.login import Refused as LoginRefused
 from node.auth.permissions import PermissionCache, vhost_refusal
@@ -230,7 +231,13 @@ class Endpoint091(AmqpEndpoint):
             broker.definitions.has_vhost(vhost),
             broker.definitions.is_standby(vhost),
         )
-        error = vhost_refusal(access, self.user, vhost, known, is_standby)
+        try:
+            error = vhost_refusal(access, self.user, vhost, known, is_standby)
+        except Undecided as undecided:
+            self._is_opening = True  # Reading stops.
+            self.when(undecided, lambda: self._open(vhost))
+            return
+        self._is_opening = False
         if error is None and not self.is_internal:
             error = broker.client_limits.connection_refusal(self.user, vhost)
         if error is not None:
@@ -254,6 +261,9 @@ class Endpoint091(AmqpEndpoint):
         """Let the channel handle the event; settle its ProtocolError, if any."""
         try:
             channel.handle(event)
+        except Undecided as undecided:
+            channel.put_off(event)
+            self.step_when(undecided, channel)
         except ProtocolError as error:
             if error.class_id == 0 and isinstance(event, Called):
                 error.class_id = event.method.identity >> 16
@@ -266,6 +276,21 @@ class Endpoint091(AmqpEndpoint):
             call()
         except ProtocolError as error:
             self.fail(channel, error)
+
+    def retry(self, channel: Channel091, call: Callable[[], None]) -> None:
+        """Call something for the channel, which waits; again, when a permission is known."""
+        try:
+            call()
+        except Undecided as undecided:
+            channel.wait(0)
+            self.when(undecided, lambda: self._retry(channel, call))
+
+    def _retry(self, channel: Channel091, call: Callable[[], None]) -> None:
+        if not channel.ended:
+            self.guard(channel, lambda: self.retry(channel, call))
+
+    def step_when(self, undecided: Undecided, channel: Channel091) -> None:
+        self.when(undecided, lambda: channel.step(0))
 
     def answer(
         self, channel: Channel091, callback: Callable[[int, int], None], first: int, second: int
@@ -441,7 +466,7 @@ class Endpoint091(AmqpEndpoint):
     def queue_for_read(self, channel: Channel091, name: str) -> QueueHost:
         """The queue to consume or get from; raise 404, 403 or 405. What was found holds as long as
         no definition and no permission changes, and no node goes down or comes back."""
-        version = self.broker.queues.version()
+        version = self.broker.queues.version() + self.access.version
         if version != self._readable_version or len(self._readable) >= READABLE_MAX:
             self._readable_version = version
             self._readable = {}
@@ -523,7 +548,7 @@ class Endpoint091(AmqpEndpoint):
     def _should_stop(self) -> bool:
         if self._closing:
             return False
-        if self._login.is_running:
+        if self._login.is_running or self._is_opening:
             return True
         if self.reader.is_blocked():
             return True

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Protocol
 
+from node.auth.asked_access import Undecided
 from queues.queue_host import QueueHost
 from queues.sessions.publishing import HandOverRoom, Targets
 from warren.wire.amqp091.events import Publishes
@@ -65,7 +66,14 @@ class PlanCache(Protocol):
         """Route and check afresh, and remember."""
 
     def make_some(self, key: bytes) -> Plan | None:
-        """`make`, if this turn has time for all of it. None: call it again in the next turn."""
+        """`make`, if this turn has time for all of it. None: call it again in the next turn, or
+        when what `take_undecided` gives is decided."""
+
+    def take_undecided(self) -> Undecided | None:
+        """What the last `make_some`, or look at single messages, ended at."""
+
+    def is_undecided(self) -> bool:
+        """Whether `take_undecided` has something."""
 
     def refresh(self) -> None:
         """Forget everything if a definition has changed since."""

@@ -14,6 +14,7 @@ from time import thread_time
 from typing import Final
 
 from node.amqp091.plans import Parted, Plan
+from node.auth.asked_access import Undecided
 from node.auth.permissions import WRITE, PermissionCache
 from node.connections.direct_reply_to import is_answer
 from node.events.logs import ids_of
@@ -95,6 +96,19 @@ class RouteCache:
         self._version = -1
         self._plans: dict[bytes, Plan] = {}
         self._targets: dict[tuple[str, tuple[int, ...]], Targets] = {}
+        self._undecided: Undecided | None = None
+
+    def take_undecided(self) -> Undecided | None:
+        undecided = self._undecided
+        self._undecided = None
+        return undecided
+
+    def is_undecided(self) -> bool:
+        return self._undecided is not None
+
+    def put_off(self, undecided: Undecided) -> None:
+        """A look at single messages ends here."""
+        self._undecided = undecided
 
     def refresh(self) -> None:
         """Forget everything if a definition has changed since."""
@@ -134,7 +148,7 @@ class RouteCache:
         return self._plans.get(key)
 
     def make(self, key: bytes) -> Plan:
-        """Route and check afresh, and remember, unless the name dies with a consumer."""
+        """Route and check afresh, and remember, unless the name dies with a consumer. Undecided."""
         self._pace.begin()
         plan = self._make(key, never)
         self._pace.end()
@@ -144,7 +158,11 @@ class RouteCache:
     def make_some(self, key: bytes) -> Plan | None:
         """`make`, if this turn has time for all of it. None: call it again in the next turn."""
         self._pace.begin()
-        plan = self._make(key, self._pace.lap)
+        try:
+            plan = self._make(key, self._pace.lap)
+        except Undecided as undecided:
+            self._undecided = undecided
+            return None
         self._pace.end()
         return None if plan is None else self._remembered(key, plan)
 
@@ -203,7 +221,7 @@ class RouteCache:
         """Why this user may not publish so, as RabbitMQ checks it and in its order."""
         if immediate:
             return _publish_error(ReplyCode.NOT_IMPLEMENTED, "immediate=true")
-        if not self._permissions.allows(WRITE, exchange):
+        if not self._permissions.allows(WRITE, exchange, "exchange"):
             refusal = self._permissions.refusal(WRITE, "exchange", exchange)
             return _publish_error(refusal.code, refusal.text)
         if not route.exchange_found:
@@ -219,14 +237,11 @@ class RouteCache:
         return None
 
     def keys_refusal(self, exchange: str, keys: Sequence[bytes]) -> ProtocolError | None:
-        """Why this user may not publish with these keys, beside the message's own one."""
+        """Why this user may not publish with these keys beside the message's own. Undecided."""
         if not self.router.is_topic(exchange):
             return None
-        for key in keys:
-            refused = self._permissions.topic_refusal(WRITE, exchange, key)
-            if refused is not None:
-                return _publish_error(refused.code, refused.text)
-        return None
+        refused = self._permissions.keys_refusal(WRITE, exchange, keys)
+        return None if refused is None else _publish_error(refused.code, refused.text)
 
     # Messages that need a look of their own
 
@@ -246,7 +261,12 @@ class RouteCache:
                 break
             self._pace.begin()
             for index in range(first, bounds[k]):
-                look = self._look(event, index, plan, event.infos[k])
+                try:
+                    look = self._look(event, index, plan, event.infos[k])
+                except Undecided as undecided:
+                    self._undecided = undecided
+                    is_spent = True
+                    break
                 is_spent = self._pace.lap()
                 if look.is_unfinished:
                     is_spent = True

@@ -137,19 +137,25 @@ class Dynamics:
         self._owner = owner
         self._made: dict[str, Made] = {}
 
+    def wanted(self, terminus: Source | Target) -> Made:
+        """A queue for the terminus, which has a name and is not there yet.
+
+        ProtocolError: the terminus asks for what there is not.
+        """
+        wish = wish_of(terminus)
+        return Made(new_name(ANSWERS_PREFIX if wish.volatile else "amq.gen-"), wish)
+
     def make(
         self,
-        terminus: Source | Target,
+        made: Made,
         then: Callable[[Made], None],
         refuse: Callable[[ProtocolError], None],
     ) -> None:
-        """Make a queue for the terminus; one of both is called once that is decided.
+        """Make that queue; one of both is called once that is decided.
 
-        ProtocolError: the terminus asks for what there is not. Refusal: the user has no right.
+        Refusal: the user has no right. Undecided: it is not known.
         """
         owner = self._owner
-        wish = wish_of(terminus)
-        made = Made(new_name(ANSWERS_PREFIX if wish.volatile else "amq.gen-"), wish)
 
         def declared(outcome: Outcome) -> None:
             queue = owner.broker.definitions.queue(owner.vhost, made.name)

@@ -22,6 +22,7 @@ from node.amqp10.locality import OFF, OFFERED, are_wanted
 from node.amqp10.management import Management
 from node.amqp10.publishing import PublishingLink
 from node.amqp10.sessions import Session10
+from node.auth.asked_access import Undecided
 from node.auth.permissions import PermissionCache, vhost_refusal
 from node.auth.sasl import UNASKED, offered
 from node.cluster.services.whereis import WhereIs, url_of, urls_told
@@ -154,11 +155,16 @@ class Endpoint10(AmqpEndpoint):
         if rest is not None:
             self._waiting.appendleft(Received(event.link, rest))
             self._is_stepping_later = True
+            undecided = self.plans().take_undecided()
+            if undecided is not None:
+                self.when(undecided, lambda: self.step(0))
+                return
             self.broker.turn.mark_host_later(self)
             self.broker.turn.begin()
 
     def step(self, now_ms: int) -> None:
-        """Go on with messages for which the last turn had no time (`Steppable`)."""
+        """Go on with messages for which the last turn had no time (`Steppable`), or that waited for
+        a permission."""
         self._is_stepping_later = False
         self._share.waited()
         self.broker.turn.between_steps(self._go_on)
@@ -294,7 +300,13 @@ class Endpoint10(AmqpEndpoint):
             broker.definitions.has_vhost(vhost),
             broker.definitions.is_standby(vhost),
         )
-        refusal = vhost_refusal(self.access, self.user, vhost, known, is_standby)
+        try:
+            refusal = vhost_refusal(self.access, self.user, vhost, known, is_standby)
+        except Undecided as undecided:
+            self._is_opening = True  # Reading stops.
+            self.when(undecided, lambda: self._open(asked))
+            return
+        self._is_opening = False
         condition = Condition.NOT_ALLOWED
         if refusal is not None and known and not is_standby:
             condition = Condition.UNAUTHORIZED_ACCESS
@@ -500,7 +512,7 @@ class Endpoint10(AmqpEndpoint):
     def _should_stop(self) -> bool:
         if self._closing:
             return False
-        if self._login.is_running:
+        if self._login.is_running or self._is_opening:
             return True
         if self._writing_paused and len(self.connection.output.writer) >= ANSWER_BYTES_MAX:
             return True  # A client that asks and never reads.

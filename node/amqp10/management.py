@@ -37,6 +37,7 @@ from node.amqp10.requests import (
     decode_queue,
     split_target,
 )
+from node.auth.asked_access import Undecided
 from node.auth.permissions import CONFIGURE, READ
 from node.cluster.services.topology import topology_of
 from node.cluster.services.whereis import NodePlace, WhereIs
@@ -123,6 +124,9 @@ class Requester(Actor, Protocol):
     def author(self) -> Author:
         """Of what it has changed."""
 
+    def when(self, undecided: Undecided, call: Callable[[], None]) -> None:
+        """Call in a turn in which that is decided, if the connection is still there."""
+
     def urls_of(self, node: str) -> list[str]:
         """Where others reach that node as this connection reached this one: `amqp://host:port`."""
 
@@ -153,7 +157,10 @@ class Management:
 
         def route() -> None:
             segments, query = split_target(request.target)
-            self._route(request.method, segments, query, request.body, answer)
+            try:
+                self._route(request.method, segments, query, request.body, answer)
+            except Undecided as undecided:
+                self._requester.when(undecided, lambda: _guard(answer, route))
 
         _guard(answer, route)
 

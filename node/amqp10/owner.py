@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from node.amqp091.plans import PlanCache, Tracing
+from node.auth.asked_access import Undecided
 from node.auth.permissions import PermissionCache
 from node.definitions.definition_changes import ChangedDefinitions, DefiningBroker, ServedQueues
 from node.events.authors import Author
@@ -42,7 +43,10 @@ class Plans(PlanCache, Protocol):
         """
 
     def keys_refusal(self, exchange: str, keys: Sequence[bytes]) -> ProtocolError | None:
-        """Why the user may not publish with these keys beside the message's own."""
+        """Why the user may not publish with these keys beside the message's own. Undecided."""
+
+    def put_off(self, undecided: Undecided) -> None:
+        """A look at single messages ends here."""
 
 
 class Queues(ServedQueues, Protocol):
@@ -150,6 +154,9 @@ class Owner10(Protocol):
 
     def hand_over(self, publisher: Publisher, done: Callable[[], None]) -> None:
         """Hand the rest of a publish to its queues in the turns that follow; then `done`."""
+
+    def when(self, undecided: Undecided, call: Callable[[], None]) -> None:
+        """Call in a turn in which that is decided, if the connection is still there."""
 
     def container_id(self) -> str:
         """Of the client."""

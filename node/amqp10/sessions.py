@@ -26,9 +26,11 @@ from node.amqp10.termini import (
     consumption,
     error_of,
     publication,
+    retried,
     window_asked,
 )
 from node.amqp10.transactions import Transactions
+from node.auth.asked_access import Undecided
 from queues.conversion.annotated import words_of
 from queues.machine.annotations import WORDS_BYTES_MAX
 from queues.machine.commands import ACCEPT, FAIL, REJECT, RELEASE
@@ -160,9 +162,16 @@ class Session10:
                 self._attach_publisher(event)
             else:
                 self._attach_consumer(event)
+        except Undecided as undecided:
+            self.owner.when(undecided, lambda: self._attach_again(event))
         except ProtocolError as error:
             self._refuse(link, error)
         self.owner.mark()
+
+    def _attach_again(self, event: AttachRequested) -> None:
+        """A permission that it needs is known."""
+        if not self.ended and event.link.status == REQUESTED:
+            self.attach(event)
 
     def _begin_transactions(self) -> Transactions:
         if self._transactions is None:
@@ -227,16 +236,16 @@ class Session10:
         """Attach a consumer to the queue of a subscription, once that is there."""
         link = event.link
 
-        def opened(queue: str, made: Made | None) -> None:
+        def consume(queue: str, made: Made | None) -> None:
             if self.ended or link.status != REQUESTED:
                 if made is not None:
                     self.owner.dynamics.give_up(made)
                 return
-            try:
-                self._consume(link, consumption(self.owner, event.attach, made, queue))
-            except ProtocolError as error:
-                refused(error)
+            self._consume(link, consumption(self.owner, event.attach, made, queue))
             self.owner.mark()
+
+        def opened(queue: str, made: Made | None) -> None:
+            retried(self.owner, lambda: consume(queue, made), refused)
 
         def refused(error: ProtocolError) -> None:
             if not self.ended and link.status == REQUESTED:
@@ -271,16 +280,19 @@ class Session10:
         link = event.link
         dynamics = self.owner.dynamics
 
-        def made(queue: Made) -> None:
+        def attach_to(queue: Made) -> None:
             if self.ended or link.status != REQUESTED:
                 dynamics.give_up(queue)
                 return
-            try:
-                attach(event, queue)
-            except ProtocolError as error:
+            attach(event, queue)
+            self.owner.mark()
+
+        def made(queue: Made) -> None:
+            def give_up(error: ProtocolError) -> None:
                 dynamics.give_up(queue)
                 refused(error)
-            self.owner.mark()
+
+            retried(self.owner, lambda: attach_to(queue), give_up)
 
         def refused(error: ProtocolError) -> None:
             if not self.ended and link.status == REQUESTED:
@@ -288,10 +300,8 @@ class Session10:
                 self.owner.mark()
 
         check_expiry(terminus.expiry_policy)
-        try:
-            dynamics.make(terminus, made, refused)
-        except Refusal as refusal:
-            raise error_of(refusal) from refusal
+        wanted = dynamics.wanted(terminus)
+        retried(self.owner, lambda: dynamics.make(wanted, made, refused), refused)
 
     def _refuse(self, link: Link, error: ProtocolError) -> None:
         if error.scope is Scope.LINK:

@@ -12,6 +12,7 @@ from typing import Final
 from node.amqp091.plans import Plan
 from node.amqp10.owner import Owner10
 from node.amqp10.termini import error_of, names_of
+from node.auth.asked_access import Undecided
 from queues.conversion.to_amqp091 import X_CC
 from queues.routing.content10 import Content10
 from queues.sessions.publishing import Targets
@@ -65,7 +66,8 @@ def is_special(run: Transfers, frame_max: int) -> bool:
 def look(owner: Owner10, run: Transfers, names: bytes | None, plan: Plan | None) -> list[Special]:
     """Split the run by the destinations of its messages.
 
-    Stop when the time that this turn has for routing is spent: `rest_of` has the other messages.
+    Stop when the time that this turn has for routing is spent, or at a message whose permission is
+    not known: `rest_of` has the other messages.
     """
     found: list[Special] = []
     ways: list[Way] = []
@@ -73,7 +75,11 @@ def look(owner: Owner10, run: Transfers, names: bytes | None, plan: Plan | None)
     known: dict[bytes, Way] = {}
     plans = owner.plans()
     for place in range(run.count):
-        way = _way(owner, run, place, names, plan, sections, known)
+        try:
+            way = _way(owner, run, place, names, plan, sections, known)
+        except Undecided as undecided:
+            plans.put_off(undecided)
+            break
         if way is None:
             break
         ways.append(way)
@@ -137,7 +143,7 @@ def _way(
 ) -> Way | None:
     """`known` holds the ways of plain addresses, so that messages of one way go together.
 
-    None: this turn has no time for all keys of the message.
+    None: this turn has no time for all keys of the message. Undecided.
     """
     data = run.data
     start = int(read_i32_le(run.offsets, 4 * place))

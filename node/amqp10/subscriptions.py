@@ -17,7 +17,8 @@ from urllib.parse import quote
 
 from node.amqp10.dynamic import Dynamics, Made
 from node.amqp10.owner import Definitions
-from node.amqp10.termini import NEVER, error_of
+from node.amqp10.termini import NEVER, retried
+from node.auth.asked_access import Undecided
 from node.definitions.definition_changes import (
     Actor,
     DefiningBroker,
@@ -32,7 +33,6 @@ from queues.definitions.metadata_commands import Bind, Command
 from queues.definitions.metadata_outcomes import Outcome, Refused
 from warren.wire.amqp10.errors import Condition, ProtocolError, Scope
 from warren.wire.amqp10.performatives import Attach, Source
-from warren.wire.errors import ProtocolError as Refusal
 
 PREFIX: Final = "amq.subscription."
 NAME_BYTES_MAX: Final = 255
@@ -56,6 +56,9 @@ class Owner(Actor, Protocol):
 
     def container_id(self) -> str:
         """Of the client."""
+
+    def when(self, undecided: Undecided, call: Callable[[], None]) -> None:
+        """See `Waiting`."""
 
     def author(self) -> Author: ...
 
@@ -124,15 +127,18 @@ def _subscribe_for_link(
     refused: Callable[[ProtocolError], None],
 ) -> None:
     def made(queue: Made) -> None:
-        try:
+        def bind() -> None:
             command = _binding(owner, exchange, queue.name, key)
-        except Refusal as refusal:
-            owner.dynamics.give_up(queue)
-            refused(error_of(refusal))
-            return
-        _propose_all(owner, [command], lambda: opened(queue.name, queue), refused)
+            _propose_all(owner, [command], lambda: opened(queue.name, queue), refused)
 
-    owner.dynamics.make(Source(dynamic=True), made, refused)
+        def give_up(error: ProtocolError) -> None:
+            owner.dynamics.give_up(queue)
+            refused(error)
+
+        retried(owner, bind, give_up)
+
+    wanted = owner.dynamics.wanted(Source(dynamic=True))
+    retried(owner, lambda: owner.dynamics.make(wanted, made, refused), refused)
 
 
 def _binding(owner: Owner, exchange: str, queue: str, key: bytes) -> Command:

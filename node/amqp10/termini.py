@@ -4,12 +4,14 @@ Gives what a link needs to begin, and what our attach answers. Raises ProtocolEr
 for which the link is refused, or of scope session where the user has no right.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from node.amqp10.dynamic import Made
 from node.amqp10.owner import Owner10
 from node.amqp10.stream_source import selector_of_link, start_of_link
+from node.auth.asked_access import Undecided
 from node.definitions.definition_changes import find_queue, readable_queue
 from queues.addresses.producer_window import BadWindow, asked_window
 from queues.conversion.addresses import malformed, parse_source, parse_target, queue_address
@@ -72,6 +74,27 @@ def error_of(refusal: Refusal) -> ProtocolError:
     condition = CONDITIONS.get(refusal.code, Condition.INTERNAL_ERROR)
     scope = Scope.SESSION if condition is Condition.UNAUTHORIZED_ACCESS else Scope.LINK
     return ProtocolError(condition, refusal.text, scope)
+
+
+class Waiting(Protocol):
+    """The endpoint."""
+
+    def when(self, undecided: Undecided, call: Callable[[], None]) -> None:
+        """Call in a turn in which that is decided, if the connection is still there."""
+
+
+def retried(
+    owner: Waiting, call: Callable[[], None], refused: Callable[[ProtocolError], None]
+) -> None:
+    """Call; again, when a permission is known. `refused` hears why it cannot be."""
+    try:
+        call()
+    except Undecided as undecided:
+        owner.when(undecided, lambda: retried(owner, call, refused))
+    except Refusal as refusal:
+        refused(error_of(refusal))
+    except ProtocolError as error:
+        refused(error)
 
 
 def consumption(

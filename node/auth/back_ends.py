@@ -7,27 +7,35 @@ once in FAULT_LOG_S, and when it answers again.
 
 `BackEnds` goes through the entries of `auth_backends` for a login. The first that accepts it
 counts; one that cannot be asked is passed over. What the user may is in the definitions, so a user
-that they do not have is refused, unless the service says what the user may (`ldap:ldap`).
+that they do not have is refused, unless the service says what the user may: with the login
+(`ldap:ldap`), or when it is asked (`http:http`, `node.auth.asked_access`).
 """
 
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from time import monotonic
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from node.auth.access import AccessView
 from node.auth.grants import Rights
 from node.auth.login import Accepted, Check, Refused, on_one_line
 
+if TYPE_CHECKING:
+    from node.auth.asked_access import AskedRights
+
 log = logging.getLogger("warren.connection")
+
+Key = TypeVar("Key", bound=Hashable)
+T = TypeVar("T")
 
 WAITING_MAX: Final = 4096  # requests of one service; more are refused
 REMEMBERED_MAX: Final = 4096  # logins of one service
 FAULT_LOG_S: Final = 10.0
 INTERNAL: Final = "internal"  # the definitions
+HTTP: Final = "http"
 
 Internal = Callable[[Check], Awaitable[Accepted | Refused]]
 
@@ -78,7 +86,7 @@ class FaultLog:
             self._unsaid_count += 1
             return
         more = f" ({self._unsaid_count} more requests failed before)" if self._unsaid_count else ""
-        text = "the back end '%s' cannot be asked, logins that need it are refused: %s%s"
+        text = "the back end '%s' cannot be asked, what needs its answer is refused: %s%s"
         log.error(text, self._name, why, more)
         self._said_s = self._clock()
         self._unsaid_count = 0
@@ -91,6 +99,31 @@ class FaultLog:
             log.info("the back end '%s' answers again", self._name)
 
 
+class Remembered(Generic[Key, T]):
+    """Values, each for a while; of more than `most` those that were used least recently go."""
+
+    def __init__(self, most: int, clock: Callable[[], float]) -> None:
+        self._most = most
+        self._clock = clock
+        self._values: OrderedDict[Key, tuple[T, float]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def get(self, key: Key) -> T | None:
+        found = self._values.get(key)
+        if found is None or self._clock() >= found[1]:
+            return None
+        self._values.move_to_end(key)
+        return found[0]
+
+    def put(self, key: Key, value: T, lifetime_s: float) -> None:
+        self._values[key] = value, self._clock() + lifetime_s
+        self._values.move_to_end(key)
+        if len(self._values) > self._most:
+            self._values.popitem(last=False)
+
+
 class AskedBackEnd:
     """See the module."""
 
@@ -99,24 +132,20 @@ class AskedBackEnd:
     ) -> None:
         self._back_end = back_end
         self._limits = limits
-        self._clock = clock
         self._turn = asyncio.Semaphore(limits.requests_max)
-        self._under_way: dict[tuple[str, bytes], asyncio.Task[Rights | None]] = {}
-        self._remembered: OrderedDict[tuple[str, bytes], tuple[Rights, float]] = OrderedDict()
+        self._under_way: dict[Hashable, asyncio.Task[Any]] = {}
+        self._remembered: Remembered[tuple[str, bytes], Rights] = Remembered(REMEMBERED_MAX, clock)
         self._faults = FaultLog(back_end.name, clock)
 
     async def authenticate(self, user: str, password: bytes, proof: bytes) -> Rights | None:
         """As the service does; `proof` stands for the password among what is remembered."""
         key = user, proof
-        rights, until_s = self._remembered.get(key, (None, 0.0))
-        if self._clock() < until_s:
+        rights = self._remembered.get(key)
+        if rights is not None:
             return rights
-        found = await self._request(key, password)
+        found = await self.request(key, lambda _: self._back_end.authenticate(user, password))
         if found is not None:
-            self._remembered[key] = found, self._clock() + self._limits.lifetime_s
-            self._remembered.move_to_end(key)
-            if len(self._remembered) > REMEMBERED_MAX:
-                self._remembered.popitem(last=False)
+            self._remembered.put(key, found, self._limits.lifetime_s)
         return found
 
     async def close(self) -> None:
@@ -124,28 +153,31 @@ class AskedBackEnd:
             task.cancel()
         await self._back_end.close()
 
-    async def _request(self, key: tuple[str, bytes], password: bytes) -> Rights | None:
-        """Join the request of that key, or make one. It goes on if a client leaves meanwhile."""
-        task = self._under_way.get(key)
+    async def request(self, key: Key, ask: Callable[[Key], Awaitable[T]]) -> T:
+        """Join the request of that key, or make one. It goes on if a client leaves meanwhile.
+
+        BackEndDown.
+        """
+        task: asyncio.Task[T] | None = self._under_way.get(key)
         if task is None:
             if len(self._under_way) >= WAITING_MAX:
                 why = f"{WAITING_MAX} requests wait for it"
                 self._faults.failed(why)
                 raise BackEndDown(why)
-            task = asyncio.get_running_loop().create_task(self._within_limits(key[0], password))
+            task = asyncio.get_running_loop().create_task(self._within_limits(key, ask))
             self._under_way[key] = task
             task.add_done_callback(lambda done: self._done(key, done))
         return await asyncio.shield(task)
 
-    def _done(self, key: tuple[str, bytes], task: "asyncio.Task[Rights | None]") -> None:
+    def _done(self, key: Hashable, task: "asyncio.Task[Any]") -> None:
         self._under_way.pop(key, None)
         if not task.cancelled():
             task.exception()  # Those who wait have it; there may be none left.
 
-    async def _within_limits(self, user: str, password: bytes) -> Rights | None:
+    async def _within_limits(self, key: Key, ask: Callable[[Key], Awaitable[T]]) -> T:
         try:
             async with asyncio.timeout(self._limits.timeout_s), self._turn:
-                answer = await self._back_end.authenticate(user, password)
+                answer = await ask(key)
         except TimeoutError:
             why = f"no answer within {self._limits.timeout_s:g} s"
             self._faults.failed(why)
@@ -153,7 +185,7 @@ class AskedBackEnd:
         except BackEndDown as error:
             self._faults.failed(str(error))
             raise
-        except Exception as error:  # A fault of ours, or of a library, refuses this login alone.
+        except Exception as error:  # A fault of ours, or of a library, refuses this request alone.
             log.exception("the back end '%s': internal error", self._back_end.name)
             raise BackEndDown("internal error") from error
         self._faults.answered()
@@ -164,12 +196,18 @@ class BackEnds:
     """See the module."""
 
     def __init__(
-        self, names: Sequence[str], asked: Mapping[str, AskedBackEnd], access: AccessView
+        self,
+        names: Sequence[str],
+        asked: Mapping[str, AskedBackEnd],
+        access: AccessView,
+        rights: "AskedRights | None" = None,
     ) -> None:
-        """`names` in their order; `asked` has all of them but `internal`."""
+        """`names` in their order; `asked` has all of them but `internal`. `rights`: of users that
+        `http` accepts; None: they are in the definitions."""
         self._names = names
         self._asked = asked
         self._access = access
+        self._rights = rights
 
     async def login(self, check: Check, internal: Internal) -> Accepted | Refused:
         """Decide a login; `internal` does so by the definitions."""
@@ -190,6 +228,8 @@ class BackEnds:
         return Refused(text, check.credentials.user, is_unseen)
 
     async def close(self) -> None:
+        if self._rights is not None:
+            self._rights.close()
         for each in self._asked.values():
             await each.close()
 
@@ -203,6 +243,11 @@ class BackEnds:
         rights = await asked.authenticate(user, check.credentials.password, check.proof)
         if rights is None:
             return f"refused by '{name}'"
+        if self._rights is not None and name == HTTP:
+            from node.auth.asked_access import AskedAccess
+
+            own = AskedAccess(self._rights, user, rights.tags, check.source.address)
+            return Accepted(user, rights.tags, own)
         if rights.access is not None:
             return Accepted(user, rights.tags, rights.access)
         record = self._access.user(user)

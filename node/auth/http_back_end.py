@@ -1,10 +1,10 @@
 """The back end `http`: a service checks passwords, asked as by RabbitMQ's
-rabbitmq_auth_backend_http.
+rabbitmq_auth_backend_http, and says what users may.
 
-A request has the fields `username` and `password`, as a form or in the query. The answer is text:
-`allow`, perhaps with tags behind it (`allow administrator management`), or `deny`, perhaps with a
-reason. Anything else, and any status but 200 and 201, means that the service cannot be asked.
-Redirects are not followed.
+A request has fields, as a form or in the query: of a login `username` and `password`, else those of
+the question. The answer is text: `allow`, of a login perhaps with tags behind it (`allow
+administrator management`), or `deny`, perhaps with a reason. Anything else, and any status but 200
+and 201, means that the service cannot be asked. Redirects are not followed.
 """
 
 import ssl
@@ -18,6 +18,7 @@ from node.auth.login import on_one_line
 if TYPE_CHECKING:
     from aiohttp import ClientSession, StreamReader
 
+    from node.auth.asked_access import Question
     from node.config.config_back_ends import AuthHttpSection
 
 ANSWER_BYTES_MAX: Final = 4096
@@ -35,7 +36,12 @@ class HttpBackEnd:
         self._section = section
         self._session: ClientSession | None = None
         self._tls: ssl.SSLContext | None = None
-        if section.user_path.startswith("https:"):
+        self._paths = {
+            "vhost": section.vhost_path,
+            "resource": section.resource_path,
+            "topic": section.topic_path,
+        }
+        if any(each.startswith("https:") for each in (section.user_path, *self._paths.values())):
             self._tls = _context(section)
 
     async def authenticate(self, user: str, password: bytes) -> Rights | None:
@@ -45,6 +51,10 @@ class HttpBackEnd:
             return None  # It could not be told to the service as it is.
         answer = await self._ask(self._section.user_path, fields)
         return None if answer is None else Rights(tuple(dict.fromkeys(answer.split())))
+
+    async def may(self, question: "Question") -> bool:
+        """What it says of one permission. BackEndDown: it cannot be asked now."""
+        return await self._ask(self._paths[question.about], dict(question.fields)) is not None
 
     async def close(self) -> None:
         if self._session is not None:

@@ -3,9 +3,17 @@
 from typing import TYPE_CHECKING, Final
 
 from node.auth.access import AccessView
+from node.auth.asked_access import AskedRights
 from node.auth.login import LoginRules
 from node.auth.passwords import HASHINGS, password_matches
-from node.config.config_back_ends import HTTP, INTERNAL, LDAP, LDAP_RIGHTS, names_of
+from node.config.config_back_ends import (
+    HTTP,
+    HTTP_RIGHTS,
+    INTERNAL,
+    LDAP,
+    LDAP_RIGHTS,
+    names_of,
+)
 
 if TYPE_CHECKING:
     from node.auth.back_ends import BackEnds
@@ -44,12 +52,16 @@ def back_ends_of(config: "Config", access: AccessView) -> "BackEnds | None":
 
     lifetime_s = config.auth_cache.cache_ttl / 1000
     asked: dict[str, AskedBackEnd] = {}
+    rights: AskedRights | None = None
     if HTTP in names:
         from node.auth.http_back_end import HttpBackEnd
 
         http = config.auth_http
         limits = Limits(http.requests_max, http.request_timeout / 1000, lifetime_s)
-        asked[HTTP] = AskedBackEnd(HttpBackEnd(http), limits)
+        back_end = HttpBackEnd(http)
+        asked[HTTP] = AskedBackEnd(back_end, limits)
+        if HTTP_RIGHTS in config.auth_backends:
+            rights = AskedRights(back_end.may, asked[HTTP], lifetime_s)
     if LDAP in names:
         from node.auth.ldap_back_end import LdapBackEnd
 
@@ -57,7 +69,7 @@ def back_ends_of(config: "Config", access: AccessView) -> "BackEnds | None":
         limits = Limits(ldap.connections_max, ldap.timeout / 1000, lifetime_s)
         has_rights = LDAP_RIGHTS in config.auth_backends
         asked[LDAP] = AskedBackEnd(LdapBackEnd(ldap, has_rights), limits)
-    return BackEnds(names, asked, access)
+    return BackEnds(names, asked, access, rights)
 
 
 def verifier_of(config: "Config") -> "TokenVerifier | None":

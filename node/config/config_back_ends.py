@@ -18,9 +18,11 @@ from node.config.config_layers import ConfigError, Secret
 INTERNAL: Final = "internal"
 HTTP: Final = "http"
 LDAP: Final = "ldap"
-LDAP_RIGHTS: Final = "ldap:ldap"  # the directory says what users may, too
+HTTP_RIGHTS: Final = "http:http"  # the service says what users may, too
+LDAP_RIGHTS: Final = "ldap:ldap"  # the directory does
+PATHS: Final = ("user_path", "vhost_path", "resource_path", "topic_path")
 
-BackEndEntry = Literal["internal", "http:internal", "ldap:internal", "ldap:ldap"]
+BackEndEntry = Literal["internal", "http:internal", "http:http", "ldap:internal", "ldap:ldap"]
 UserTag = Literal[
     "administrator", "monitoring", "policymaker", "management", "impersonator", "none"
 ]
@@ -36,13 +38,22 @@ def names_of(entries: Sequence[str]) -> tuple[str, ...]:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuthHttpSection:
     """The back end `http`: a service that answers `allow`, `allow TAG ...` or `deny` to `username`
-    and `password`."""
+    and `password`, and with `http:http` also to questions what the user may."""
 
     # How the service is asked: fields of a form, or of the query of the address, which is often
     # logged.
     http_method: Literal["post", "get"] = "post"
-    # Address of the service.
+    # Address of the service that checks passwords.
     user_path: str = ""
+    # With `http:http`: where it is asked whether a user may use a vhost (`username`, `vhost`, `ip`,
+    # `tags`).
+    vhost_path: str = ""
+    # With `http:http`: where it is asked for access to a queue or exchange (`username`, `vhost`,
+    # `resource`, `name`, `permission`, `tags`).
+    resource_path: str = ""
+    # With `http:http`: where it is asked for a routing key of a topic exchange (the same, and
+    # `routing_key`).
+    topic_path: str = ""
     # Milliseconds in which a request is answered, with the time that it waits for others.
     request_timeout: Timeout = 5000
     # Requests under way at a time; more wait.
@@ -122,7 +133,8 @@ class AuthLdapSection:
 class AuthCacheSection:
     """How long this node goes by an answer of the back ends `http` and `ldap`."""
 
-    # Milliseconds for which a password is remembered that a back end has accepted.
+    # Milliseconds for which a password is remembered that a back end has accepted, and, with
+    # `http:http`, what a user may; of permissions at least 1000.
     cache_ttl: Annotated[int, Meta(ge=100, le=86_400_000)] = 15_000
 
 
@@ -131,30 +143,31 @@ def check_back_ends(entries: Sequence[str], http: AuthHttpSection, ldap: AuthLda
     names = names_of(entries)
     if not names or len(set(names)) != len(names):
         raise ConfigError(
-            "auth_backends: allowed: one or more of internal, http:internal, ldap:internal or "
-            "ldap:ldap, each of them once"
+            "auth_backends: allowed: one or more of internal, http:internal or http:http, "
+            "ldap:internal or ldap:ldap, each of them once"
         )
     if HTTP in names:
-        _check_http(http)
+        for name in PATHS if HTTP_RIGHTS in entries else PATHS[:1]:
+            _check_address(name, getattr(http, name))
+        if (http.certfile is None) != (http.keyfile is None):
+            raise ConfigError("auth_http.certfile and auth_http.keyfile: allowed: both or none")
     if LDAP in names:
         _check_ldap(ldap)
     if LDAP_RIGHTS in entries:
         _check_grants(ldap)
 
 
-def _check_http(http: AuthHttpSection) -> None:
+def _check_address(name: str, path: str) -> None:
     try:
-        parts = urlsplit(http.user_path)
+        parts = urlsplit(path)
         is_fit = parts.scheme in ("http", "https") and bool(parts.hostname) and not parts.query
     except ValueError:
         is_fit = False
     if not is_fit:
         raise ConfigError(
-            f"auth_http.user_path = '{http.user_path}': allowed with 'http:internal' in "
-            "auth_backends: an http or https address without a query"
+            f"auth_http.{name} = '{path}': allowed with this back end in auth_backends: an http or "
+            "https address without a query"
         )
-    if (http.certfile is None) != (http.keyfile is None):
-        raise ConfigError("auth_http.certfile and auth_http.keyfile: allowed: both or none")
 
 
 def _check_ldap(ldap: AuthLdapSection) -> None:

@@ -160,6 +160,24 @@ RULES: Final[Mapping[str, tuple[str, Callable[[str], Value]]]] = {
     "auth_oauth2.jwks_url": ("oauth.jwks_uri", plain),
     "auth_oauth2.issuer": ("oauth.issuer", plain),
     "auth_oauth2.verify_aud": ("oauth.verify_audience", boolean),
+    "auth_http.http_method": ("auth_http.http_method", same("get", "post")),
+    "auth_http.user_path": ("auth_http.user_path", plain),
+    "auth_http.vhost_path": ("auth_http.vhost_path", plain),
+    "auth_http.resource_path": ("auth_http.resource_path", plain),
+    "auth_http.topic_path": ("auth_http.topic_path", plain),
+    "auth_http.request_timeout": ("auth_http.request_timeout", integer),
+    "auth_http.ssl_options.cacertfile": ("auth_http.cacertfile", plain),
+    "auth_http.ssl_options.certfile": ("auth_http.certfile", plain),
+    "auth_http.ssl_options.keyfile": ("auth_http.keyfile", plain),
+    "auth_ldap.port": ("auth_ldap.port", integer),
+    "auth_ldap.use_ssl": ("auth_ldap.use_ssl", boolean),
+    "auth_ldap.use_starttls": ("auth_ldap.use_starttls", boolean),
+    "auth_ldap.timeout": ("auth_ldap.timeout", integer),
+    "auth_ldap.user_dn_pattern": ("auth_ldap.user_dn_pattern", plain),
+    "auth_ldap.dn_lookup_attribute": ("auth_ldap.dn_lookup_attribute", plain),
+    "auth_ldap.dn_lookup_base": ("auth_ldap.dn_lookup_base", plain),
+    "auth_ldap.ssl_options.cacertfile": ("auth_ldap.cacertfile", plain),
+    "auth_cache.cache_ttl": ("auth_cache.cache_ttl", integer),
     "ssl_options.cacertfile": ("tls.cacertfile", plain),
     "ssl_options.certfile": ("tls.certfile", plain),
     "ssl_options.keyfile": ("tls.keyfile", plain),
@@ -204,12 +222,17 @@ LISTENERS: Final = {
     "stream.tcp": "listeners.stream",
     "stream.ssl": "listeners.stream_tls",
 }
-BACKENDS: Final = (
-    "internal",
-    "oauth2",
-    "rabbit_auth_backend_internal",
-    "rabbit_auth_backend_oauth2",
-)
+# Who checks passwords and who says what users may, and the entry of `auth_backends`; empty: access
+# tokens need none.
+BACKENDS: Final = {
+    ("internal", "internal"): "internal",
+    ("oauth2", "oauth2"): "",
+    ("http", "http"): "http:http",
+    ("http", "internal"): "http:internal",
+    ("ldap", "internal"): "ldap:internal",
+}
+BACKEND_KEY: Final = re.compile(r"auth_backends\.(\d+)(\.authn|\.authz)?")
+CACHED: Final = "auth_cache.cached_backend"  # what the back end `cache` stands for
 TOKEN_USERS: Final = "auth_oauth2.preferred_username_claims"
 TOKEN_SCOPES: Final = "auth_oauth2.additional_scopes_key"
 LISTS: Final = {"auth_mechanisms": "auth.mechanisms", "ssl_options.versions": "tls.versions"}
@@ -248,9 +271,9 @@ MISSING: Final = {
     "stomp": "Warren has no STOMP",
     "web_stomp": "Warren has no STOMP",
     "auth_oauth2": "Warren has no such setting of OAuth 2",
-    "auth_ldap": "Warren has no LDAP",
-    "auth_http": "Warren has no HTTP back end for logins",
-    "auth_cache": "users are in the definitions of the cluster",
+    "auth_ldap": "Warren has no such setting of LDAP (docs/guide/security.md)",
+    "auth_http": "Warren has no such setting of its HTTP back end",
+    "auth_cache": "Warren has no such setting of its cache of answers",
     "trust_store": "clients' certificates are checked by tls.cacertfile",
     "disk_free_limit.relative": "set disk_free_limit.absolute to a number of bytes",
     "log.syslog": "the log goes to standard error or to a file",
@@ -280,6 +303,16 @@ def _unquoted(value: str) -> str:
     return re.split(r"\s+#", value, maxsplit=1)[0]
 
 
+@dataclass(slots=True)
+class _Backend:
+    """One of `auth_backends`; a name is empty if it is not given."""
+
+    place: int
+    line: str
+    authn: str = ""
+    authz: str = ""
+
+
 class _Reading:
     """What the lines so far have set."""
 
@@ -288,6 +321,8 @@ class _Reading:
         self._places: dict[str, tuple[str, str]] = {}  # by key of Warren: host and port
         self._loopback: set[str] | None = None
         self._peers: list[str] = []
+        self._backends: dict[int, _Backend] = {}
+        self._cached = ""
 
     def take(self, place: int, line: str, key: str, value: str) -> None:
         try:
@@ -299,6 +334,7 @@ class _Reading:
         settings = self._converted.settings
         for key, (host, port) in self._places.items():
             settings[key] = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        self._set_backends()
         if self._loopback is not None:
             settings["loopback_users"] = sorted(self._loopback)
         claims = settings.get("oauth.user_claims")
@@ -330,8 +366,17 @@ class _Reading:
             self._add("oauth.user_claims", value)
         elif key == TOKEN_SCOPES:
             self._converted.settings["oauth.scope_claims"] = ["scope", *value.split()]
-        elif of_place == "auth_backends":
-            self._backend(value)
+        elif found := BACKEND_KEY.fullmatch(key):
+            backend = self._backends.setdefault(int(found[1]), _Backend(place, line))
+            name = value.removeprefix("rabbit_auth_backend_")
+            if found[2] != ".authz":
+                backend.authn = name
+            if found[2] != ".authn":
+                backend.authz = name
+        elif key == CACHED or key.startswith(f"{CACHED}."):
+            self._cached = value.removeprefix("rabbit_auth_backend_")
+        elif of_place == "auth_ldap.servers":
+            self._add("auth_ldap.servers", value)
         elif key.startswith("ssl_options.ciphers."):
             before = self._converted.settings.get("tls.ciphers")
             self._converted.settings["tls.ciphers"] = f"{before}:{value}" if before else value
@@ -378,10 +423,20 @@ class _Reading:
         else:
             self._places[name] = (value, known)
 
-    def _backend(self, value: str) -> None:
-        """Users in the definitions, and tokens where they are set up, need no setting."""
-        if value not in BACKENDS:
-            raise Unfit(f"Warren has no back end '{value}' for logins")
+    def _set_backends(self) -> None:
+        """Users in the definitions alone need no setting."""
+        entries: list[str] = []
+        for _, each in sorted(self._backends.items()):
+            names = [self._cached if name == "cache" else name for name in (each.authn, each.authz)]
+            entry = BACKENDS.get((names[0], names[1]))
+            if entry is None:
+                said = names[0] if names[0] == names[1] else ":".join(names)
+                reason = f"Warren has no back end '{said}' for logins"
+                self._note(each.place, each.line, reason, is_lost=True)
+            elif entry:
+                entries.append(entry)
+        if entries not in ([], ["internal"]):
+            self._converted.settings["auth_backends"] = entries
 
     def _append(self, name: str, value: str) -> None:
         if value not in LISTED[name]:

@@ -472,7 +472,7 @@ class Config:
     anonymous_login_pass: Secret = field(default="guest", repr=False)
     # Who checks passwords, in order: `internal` (the users of the definitions), `http:internal`,
     # `ldap:internal`. The first that accepts a login counts; what the user may is in the
-    # definitions.
+    # definitions. With `http:http` and `ldap:ldap` the service says what the user may.
     auth_backends: tuple[BackEndEntry, ...] = ("internal",)
     auth: AuthSection = field(default_factory=AuthSection)
     auth_http: AuthHttpSection = field(default_factory=AuthHttpSection)

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, cast
 
+from node.auth.asked_access import Undecided
 from node.auth.login import Accepted, LoginOutcome, Refused
 from node.auth.login_task import LoginTask
 from node.auth.permissions import PermissionCache
@@ -63,6 +64,7 @@ class ClientEndpoint:
         self.held = Held()
         self.reader = CreditActor(self.name, broker.channel_credit, self.mark, CONNECTION)
         self._login = LoginTask(broker.logins)
+        self._is_opening = False  # it is asked whether the user may use the vhost
         self._marked = False
         self._writing_paused = False
         self._closing = False
@@ -91,6 +93,17 @@ class ClientEndpoint:
     def author(self) -> Author:
         """Of the definitions that its client changes."""
         return Author(self.user, self.peer[0], AMQP)
+
+    def when(self, undecided: Undecided, call: Callable[[], None]) -> None:
+        """Call in a turn in which that is decided, if the connection is still there."""
+
+        def decided() -> None:
+            if not self._closing:
+                self.broker.turn.begin()
+                call()
+                self.mark()
+
+        undecided.then(decided)
 
     # Login
 

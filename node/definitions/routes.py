@@ -76,14 +76,23 @@ class RouteCaches:
         `own`: what one connection alone may do, by its token; its plans are not shared.
         """
         if own is not None and own is not self._access:
-            return self._make(vhost, user, impersonator, own)
+            # Both numbers only rise.
+            return self._make(vhost, user, impersonator, own, lambda: self._version() + own.version)
         key = (vhost, user, impersonator)
         cache = self._caches.get(key)
         if cache is None:
-            cache = self._caches[key] = self._make(*key, access_of(self._access, user))
+            cache = self._make(*key, access_of(self._access, user), self._version)
+            self._caches[key] = cache
         return cache
 
-    def _make(self, vhost: str, user: str, impersonator: bool, access: AccessView) -> RouteCache:
+    def _make(
+        self,
+        vhost: str,
+        user: str,
+        impersonator: bool,
+        access: AccessView,
+        version: Callable[[], int],
+    ) -> RouteCache:
         return RouteCache(
             vhost,
             user,
@@ -91,7 +100,7 @@ class RouteCaches:
             self._routers.of(vhost),
             PermissionCache(access, user, vhost),
             self._host,
-            self._version,
+            version,
             partial(self._answers, vhost),
             partial(self._is_traced, vhost),
             self._pace,

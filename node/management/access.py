@@ -14,6 +14,7 @@ from aiohttp import web
 from node.auth.access import AccessView
 from node.auth.login import Accepted, Refused
 from node.auth.login_checks import LoginChecks
+from node.auth.permissions import open_vhosts
 from node.auth.sasl import Credentials, parse_basic, parse_bearer, parse_form
 from node.auth.source import Source
 from node.config.default_policies import DefaultPolicy
@@ -143,11 +144,11 @@ def caller_of(request: web.Request) -> Caller:
 
 
 def visible_vhosts(context: Context, caller: Caller) -> list[str]:
-    """The names of the vhosts that the caller may see, in order."""
+    """The names of the vhosts that the caller may see, in order. Undecided."""
     names = sorted(context.view.vhost_names())
     if caller.is_monitor:
         return names
-    return [name for name in names if caller.access.permissions(caller.name, name) is not None]
+    return open_vhosts(caller.access, caller.name, names)
 
 
 def policy_vhosts(context: Context, request: web.Request) -> list[str]:

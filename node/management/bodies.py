@@ -29,14 +29,18 @@ BODY_BYTES_MAX: Final = 1024 * 1024
 DEFINITIONS_BYTES_MAX: Final = 20 * 1024 * 1024
 ARGUMENTS_BYTES_MAX: Final = 128 * 1024  # of a field table, as a method frame of AMQP has them
 ON_LOOP_BYTES: Final = 64 * 1024  # decoded at once; a larger body in a thread
+BODY: Final = web.RequestKey("body", bytes)  # as it came: a handler may run twice
 BODY_SECONDS: Final = 60.0  # for a client to send what it has announced
 
 
 async def read_raw(request: web.Request, limit: int = BODY_BYTES_MAX) -> bytes:
     """The body as it is; ApiError if it does not come, is too large or cannot be unpacked."""
+    if BODY in request:
+        return request[BODY]
     try:
         async with asyncio.timeout(BODY_SECONDS):
-            return await request.clone(client_max_size=limit).read()
+            body = request[BODY] = await request.clone(client_max_size=limit).read()
+            return body
     except web.HTTPRequestEntityTooLarge as error:
         reason = f"the body is larger than {limit:,} bytes, which is allowed for this resource"
         raise ApiError(413, "payload_too_large", reason) from error

@@ -22,6 +22,7 @@ from aiohttp import web
 from aiohttp.http import HttpProcessingError
 from aiohttp.typedefs import Handler
 
+from node.auth.asked_access import Undecided
 from node.events.authors import HTTP, REQUESTED_BY, Author
 from node.management.access import CALLER, Context, identify
 from node.management.api.addresses import Addresses
@@ -250,10 +251,20 @@ async def require_login(request: web.Request, handler: Handler) -> web.StreamRes
     if request.path.startswith("/api/") and request.path != REFERENCE:
         caller = request[CALLER] = await identify(request.app[CONTEXT], request)
         REQUESTED_BY.set(Author(caller.name, request.remote or "", HTTP))
-    answer = await handler(request)
+    answer = await decided(request, handler)
     if request.app[CONTEXT].view.is_stale() and not answer.prepared:
         answer.headers["Warning"] = STALE
     return answer
+
+
+async def decided(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """The answer; a handler that needs a permission which is not known runs again with it. None has
+    changed anything by then."""
+    while True:
+        try:
+            return await handler(request)
+        except Undecided as undecided:
+            await undecided.wait()
 
 
 def in_one_line(record: logging.LogRecord) -> bool:

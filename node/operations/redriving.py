@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
+from node.auth.asked_access import Undecided
 from node.operations.message_filter import FIRST_QUEUE, MessageFilter
 from node.operations.operator_session import OperatorSession, QueueGone
 from node.operations.peeking import Peeked, Peeking
@@ -48,7 +49,7 @@ from warren.wire.buffer import BytesWriter
 if TYPE_CHECKING:
     from node.broker import Broker
 
-Permit = Callable[[str, bytes], bool]  # whether the user may publish there
+Permit = Callable[[str, bytes], bool]  # whether the user may publish there; Undecided
 
 SLICE: Final = 64
 COUNT_MAX: Final = 100_000
@@ -188,7 +189,7 @@ class Redriver:
         while at < end:
             found = await peeking.peek(self._queue, at, min(SLICE, end - at), payload_bytes=0)
             for each in found:
-                outcome = self._would_be(each)
+                outcome = await self._would_be(each)
                 if outcome:
                     self._done.reasons[outcome] += 1
                 else:
@@ -198,13 +199,13 @@ class Redriver:
             at = found[-1].position + 1
             await self._tell()
 
-    def _would_be(self, peeked: Peeked) -> str:
+    async def _would_be(self, peeked: Peeked) -> str:
         """Why the message would stay, or ""."""
         if not peeked.is_readable:
             return UNREADABLE
         data = build(peeked.exchange, peeked.routing_key, peeked.properties, b"")
         try:
-            self._made(Chunk(FORMAT_091, data, 0, whole(data), 0), 0)
+            await self._decided(Chunk(FORMAT_091, data, 0, whole(data), 0), 0)
         except Stays as reason:
             return str(reason)
         return ""
@@ -221,7 +222,7 @@ class Redriver:
                 break
             try:
                 view = await session.view(host, message)
-                taken.append((message, self._made(view.chunk, view.index)))
+                taken.append((message, await self._decided(view.chunk, view.index)))
             except QueueGone:
                 taken.append((message, Stays(UNREADABLE)))
             except Stays as reason:
@@ -256,6 +257,14 @@ class Redriver:
         finally:
             self._broker.turn.begin()
             session.end()
+
+    async def _decided(self, chunk: Chunk, index: int) -> Ready:
+        """The message as it is to be published, when it is known whether the user may."""
+        while True:
+            try:
+                return self._made(chunk, index)
+            except Undecided as undecided:
+                await undecided.wait()
 
     def _made(self, chunk: Chunk, index: int) -> Ready:
         self._check_meant(chunk, index)

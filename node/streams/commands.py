@@ -310,8 +310,12 @@ def _query_sequence(endpoint: StreamConnection, fields: Fields) -> None:
 
 
 def publish(endpoint: StreamConnection, run: PublishRun) -> None:
-    """Publish a run; PublishError is the answer to what cannot be published."""
+    """Publish a run; PublishError is the answer to what cannot be published.
+
+    Undecided: nothing is done so far, the run is to be published when the permission is known.
+    """
     publisher = endpoint.publishers.get(run.publisher)
+    is_allowed = publisher is None or endpoint.permissions.allows(WRITE, publisher.host.name)
     if run.fault:
         log_refusal(endpoint, run.fault)
     if publisher is None:
@@ -321,7 +325,7 @@ def publish(endpoint: StreamConnection, run: PublishRun) -> None:
     endpoint.refuse(run.publisher, run.refused, codes.PRECONDITION_FAILED)
     if run.count == 0:
         return
-    if not endpoint.permissions.allows(WRITE, publisher.host.name):
+    if not is_allowed:
         endpoint.refuse(run.publisher, ids_of_run(run), codes.ACCESS_REFUSED)
         return
     endpoint.count_published()

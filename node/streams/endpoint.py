@@ -11,6 +11,7 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
+from node.auth.asked_access import Undecided
 from node.auth.login import Accepted, LoginOutcome
 from node.auth.login import Refused as LoginRefused
 from node.auth.login_task import LoginTask
@@ -22,7 +23,7 @@ from node.connections.socket_reading import ANSWER_BYTES_MAX, Reading, Transport
 from node.events.authors import AMQP, Author
 from node.events.logs import Ids, ids_of
 from node.streams.commands import COMMANDS, COMMANDS_BEFORE_OPEN, publish
-from node.streams.publish_frames import PublishScanner, confirm_frame
+from node.streams.publish_frames import PublishRun, PublishScanner, confirm_frame
 from node.streams.publisher import StreamPublisher, expanded
 from node.streams.single_active import ANSWER_MS, Updates
 from node.streams.subscription import Subscription
@@ -116,6 +117,9 @@ class StreamEndpoint:
         self._scanner = PublishScanner()  # of the Publish that is carried out, maybe in slices
         self._login = LoginTask(broker.logins)
         self._login_correlation = 0
+        self._is_asking = False  # for a permission, for which these wait:
+        self._put_off: bytes | None = None  # a frame
+        self._put_off_run: PublishRun | None = None
         self._output: list[bytes] = []
         self._work: list[StreamPublisher] = []  # with confirms to send
         self._first_to_write = 0  # the subscription that is served first
@@ -198,6 +202,8 @@ class StreamEndpoint:
 
     def _work_off(self) -> None:
         """Carry out frames, as many as fit in a turn."""
+        if self._is_asking:
+            return
         try:
             try:
                 self._carry_out_frames()
@@ -206,20 +212,37 @@ class StreamEndpoint:
         except BadFrame as error:
             code = codes.FRAME_TOO_LARGE if error.is_too_large else codes.UNKNOWN_FRAME
             self.fail(code, str(error))
+        except Undecided as undecided:
+            self._is_asking = True
+            undecided.then(self._decided)
         except Exception:  # A fault of ours: this connection ends, the others go on.
             log.exception("%s: internal error", self.name, extra=self.ids())
             self.fail(codes.INTERNAL_ERROR, "internal error")
 
+    def _decided(self) -> None:
+        """Go on with what waited for a permission."""
+        self._is_asking = False
+        if not self._is_lost:
+            self.broker.turn.begin()
+            self._work_off()
+            self.mark()
+
     def _carry_out_frames(self) -> None:
+        if self._put_off_run is not None:
+            self._publish_gathered()
         for _ in range(FRAMES_PER_TURN):
             if self._is_closing or self._login.is_running:
                 return
+            if self._put_off is not None:
+                body, self._put_off = self._put_off, None
+                self._handle(body)
+                continue
             if self._scanner.left > 0 and not self._go_on_publishing():
                 return
-            body = self._frames.take()
-            if body is None:
+            taken = self._frames.take()
+            if taken is None:
                 return
-            self._handle(body)
+            self._handle(taken)
         self._step_later()
 
     def _go_on_publishing(self) -> bool:
@@ -234,12 +257,21 @@ class StreamEndpoint:
 
     def _publish_gathered(self) -> None:
         """Publish what came in Publish frames so far."""
-        if self._scanner.count > 0:
-            run = self._scanner.take()
+        if self._put_off_run is None and self._scanner.count > 0:
+            self._put_off_run = self._scanner.take()
+        if self._put_off_run is not None:
             if not self._is_closing:
-                publish(self, run)
+                publish(self, self._put_off_run)
+            self._put_off_run = None
 
     def _handle(self, body: bytes) -> None:
+        try:
+            self._carry_out(body)
+        except Undecided:
+            self._put_off = body
+            raise
+
+    def _carry_out(self, body: bytes) -> None:
         fields = Fields(body)
         if fields.key == codes.PUBLISH and self.is_open:
             if not self._scanner.suits(body):
@@ -462,7 +494,9 @@ class StreamEndpoint:
     def _should_stop(self) -> bool:
         if self._is_closing:
             return False
-        if self._login.is_running or self._scanner.left > 0 or self._is_stepping_later:
+        if self._login.is_running or self._is_asking:
+            return True
+        if self._scanner.left > 0 or self._is_stepping_later:
             return True
         is_full = self.transport.get_write_buffer_size() >= ANSWER_BYTES_MAX
         return is_full or self._reading.has_backlog()

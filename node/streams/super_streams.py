@@ -33,7 +33,7 @@ def _names(endpoint: StreamConnection, found: list[Binding]) -> list[str]:
 def partitions_of(endpoint: StreamConnection, name: str) -> list[str] | None:
     """None: there is no such super stream, or the user may not read it."""
     found = _bindings(endpoint, name)
-    if found is None or not endpoint.permissions.allows(READ, name):
+    if found is None or not endpoint.permissions.allows(READ, name, "exchange"):
         return None
     return _names(endpoint, found)
 
@@ -46,7 +46,7 @@ def partition_of(endpoint: StreamConnection, name: str, stream: str) -> int | No
 
 def route_to(endpoint: StreamConnection, name: str, key: str) -> list[str] | None:
     """The partitions that messages with this routing key go to; None as `partitions_of`."""
-    if _bindings(endpoint, name) is None or not endpoint.permissions.allows(READ, name):
+    if _bindings(endpoint, name) is None or not endpoint.permissions.allows(READ, name, "exchange"):
         return None
     route = endpoint.broker.routers.of(endpoint.vhost).route(name, key.encode())
     queues = (endpoint.broker.metadata.queue(uid) for uid in route.queues)

@@ -18,6 +18,7 @@ from warren.testing.node import free_ports
 
 Fields = dict[str, str]
 Answer = Callable[[Fields], tuple[int, str]]  # status and text
+Place = str  # the last part of a path
 SCHEMAS = Path("/etc/ldap/schema")
 PEOPLE = """dn: dc=example,dc=org
 objectClass: domain
@@ -65,11 +66,17 @@ userPassword: of the node
 
 
 class HttpService:
-    """Answers by `answer`; `asked` has the method and the fields of each request."""
+    """Answers by `answer`; `asked` has the method and the fields of each request for a login.
+
+    What is asked of permissions `answers_of` answers by the last part of the path; `questions` has
+    it.
+    """
 
     def __init__(self, answer: Answer) -> None:
         self.answer = answer
         self.asked: list[tuple[str, Fields]] = []
+        self.answers_of: dict[Place, Answer] = {}
+        self.questions: list[tuple[Place, Fields]] = []
         service = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -80,9 +87,14 @@ class HttpService:
                 self._decide(self.rfile.read(int(self.headers["Content-Length"])).decode())
 
             def _decide(self, encoded: str) -> None:
-                fields = dict(parse_qsl(encoded))
-                service.asked.append((self.command, fields))
-                status, text = service.answer(fields)
+                fields = dict(parse_qsl(encoded, keep_blank_values=True))
+                place = urlsplit(self.path).path.rpartition("/")[2]
+                if place == "user":
+                    service.asked.append((self.command, fields))
+                    status, text = service.answer(fields)
+                else:
+                    service.questions.append((place, fields))
+                    status, text = service.answers_of[place](fields)
                 self.send_response(status)
                 if status == 302:
                     self.send_header("Location", "/elsewhere")

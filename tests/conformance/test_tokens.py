@@ -117,6 +117,16 @@ def renewed(connection: pika.BlockingConnection, token: str) -> None:
     connection.update_secret(token, "the old one ends")
 
 
+def test_a_newer_token_takes_rights_that_were_used(place: Place) -> None:
+    with place.connect(place.provider.token(*ALL)) as connection:
+        channel = connection.channel()
+        channel.confirm_delivery()
+        channel.basic_publish("amq.direct", "", b"routed before")
+        renewed(connection, place.provider.token("warren.read:*/*"))
+        with pytest.raises(pika.exceptions.ChannelClosedByBroker, match="write access"):
+            channel.basic_publish("amq.direct", "", b"and now refused")
+
+
 def test_a_newer_token_keeps_the_connection_and_changes_its_rights(place: Place) -> None:
     began = time.time()
     with place.connect(place.provider.token("warren.read:*/*", lives_s=4)) as connection:

@@ -66,10 +66,10 @@ class Messages:
         try:
             actor.permissions.require(WRITE, "exchange", name)
             if self._context.operations.broker.definitions.is_topic(actor.vhost, name):
-                for each in (key, *more_keys(body)):
-                    topic_refused = actor.permissions.topic_refusal(WRITE, name, each)
-                    if topic_refused is not None:
-                        refused(topic_refused)
+                keys = (key, *more_keys(body))
+                topic_refused = actor.permissions.keys_refusal(WRITE, name, keys)
+                if topic_refused is not None:
+                    refused(topic_refused)
             routed = await self._context.operations.publish(
                 actor.vhost, name, key, properties, payload
             )

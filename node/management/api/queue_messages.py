@@ -196,8 +196,8 @@ def is_meant(wanted: MessageFilter, peeked: Peeked) -> bool:
 
 
 def may_publish(actor: HttpActor, exchange: str, key: bytes) -> bool:
-    """Whether the caller may, to this exchange with this key."""
-    if not actor.permissions.allows(WRITE, exchange):
+    """Whether the caller may, to this exchange with this key. Undecided."""
+    if not actor.permissions.allows(WRITE, exchange, "exchange"):
         return False
     if not actor.broker.definitions.is_topic(actor.vhost, exchange):
         return True

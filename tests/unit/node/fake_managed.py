@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import cast
 
+from node.auth.asked_access import Undecided
 from node.auth.permissions import PermissionCache
 from node.cluster.services.whereis import WhereIs
 from node.connections.client_connection import ClientConnection
@@ -153,6 +154,9 @@ class FakeRequester:
 
     def author(self) -> Author:
         return Author("guest", "10.0.0.1", AMQP)
+
+    def when(self, undecided: Undecided, call: Callable[[], None]) -> None:
+        undecided.then(call)
 
     def permit(self, configure: str, write: str, read: str) -> None:
         self.access.permitted["guest", "/"] = (configure, write, read)

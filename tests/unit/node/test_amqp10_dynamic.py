@@ -28,7 +28,8 @@ class Harness:
 
     def make(self, terminus: Source | Target) -> Made:
         made: list[Made] = []
-        self.dynamics.make(terminus, made.append, self.refused.append)
+        wanted = self.dynamics.wanted(terminus)
+        self.dynamics.make(wanted, made.append, self.refused.append)
         self.broker.commit()
         return made[0]
 

@@ -67,6 +67,35 @@ auth_oauth2.verify_aud = false
     }
 
 
+def test_services_that_know_users_are_carried_over(tmp_path: Path) -> None:
+    converted = convert(
+        """
+auth_backends.1 = internal
+auth_backends.2 = cache
+auth_cache.cached_backend = http
+auth_cache.cache_ttl = 30000
+auth_backends.3.authn = ldap
+auth_backends.3.authz = internal
+auth_http.http_method = post
+auth_http.user_path = http://auth.example/user
+auth_http.vhost_path = http://auth.example/vhost
+auth_http.resource_path = http://auth.example/resource
+auth_http.topic_path = http://auth.example/topic
+auth_ldap.servers.1 = ldap1.example
+auth_ldap.servers.2 = ldap2.example
+auth_ldap.user_dn_pattern = cn=${username},dc=example
+"""
+    )
+    assert converted.notes == []
+    path = tmp_path / "warren.toml"
+    path.write_text(toml_of(converted))
+    config = load(path)
+    assert config.auth_backends == ("internal", "http:http", "ldap:internal")
+    assert config.auth_http.topic_path == "http://auth.example/topic"
+    assert config.auth_ldap.servers == ("ldap1.example", "ldap2.example")
+    assert config.auth_cache.cache_ttl == 30_000
+
+
 def test_a_realistic_file_is_carried_over(tmp_path: Path) -> None:
     converted = convert(REALISTIC)
     assert [note.text for note in converted.notes if note.is_lost] == []
@@ -114,6 +143,9 @@ cluster_partition_handling.pause_if_all_down.nodes.2 = rabbit@two
     [
         ("mqtt.listeners.tcp.default = 1883", "Warren has no MQTT"),
         ("auth_backends.1 = ldap", "Warren has no back end 'ldap' for logins"),
+        ("auth_backends.1.authn = internal", "no back end 'internal:' for logins"),
+        ("auth_http.connection_timeout = 5", "no such setting of its HTTP back end"),
+        ("auth_ldap.vhost_access_query = {constant, true}", "no such setting of LDAP"),
         ("auth_oauth2.oauth_providers.a.issuer = b", "Warren has no such setting of OAuth 2"),
         ("cluster_partition_handling = heal", "'heal' is not one of pause_minority, pause_if_"),
         ("default_permissions.write = ^a", "the default user has all permissions"),

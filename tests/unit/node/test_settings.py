@@ -251,6 +251,8 @@ OAUTH: Final = {
 BACK_ENDS: Final = {
     "auth_backends": "internal,http:internal,ldap:internal", "auth_cache.cache_ttl": "100",
     "auth_http.http_method": "get", "auth_http.user_path": "https://h/u",
+    "auth_http.vhost_path": "https://h/v", "auth_http.resource_path": "https://h/r",
+    "auth_http.topic_path": "https://h/t",
     "auth_http.request_timeout": "100", "auth_http.requests_max": "1",
     "auth_http.cacertfile": "/a", "auth_http.certfile": "/b", "auth_http.keyfile": "/c",
     "auth_ldap.servers": "a,b", "auth_ldap.port": "1", "auth_ldap.use_ssl": "true",
