@@ -14,11 +14,12 @@ from node.management.access import Context, asked_vhosts, caller_of
 from node.management.bodies import arguments, flag, path_name, query_flag, read_body, text
 from node.management.changes import acting, delete, put, refused
 from node.management.replies import ApiError
+from node.management.rows.columns import row_of
+from node.management.rows.exchange_columns import EXCHANGE_COLUMNS
 from node.management.rows.listing import list_reply, object_reply, sorted_in_slices
 from node.management.rows.node_stats import ExchangeStats, exchange_stats
 from node.management.rows.rates import EXCHANGE, Ranges, Row, put_details
 from node.management.rows.sampling import parse_ranges
-from node.management.rows.view import ExchangeView
 from queues.definitions.metadata_commands import DeleteExchange
 from warren.wire.errors import ProtocolError
 
@@ -114,23 +115,10 @@ class Exchanges:
         exchange = self._context.view.exchange(*key)
         if exchange is None:
             return None
-        row = exchange_row(exchange)
+        row = row_of(EXCHANGE_COLUMNS, exchange)
         if stats is not None:
             (published_in, published_out), details = stats
             counts = {"publish_in": published_in, "publish_out": published_out}
             row["message_stats"] = counts
             put_details(row, EXCHANGE, details)
         return row
-
-
-def exchange_row(exchange: ExchangeView) -> Row:
-    return {
-        "name": exchange.name,
-        "vhost": exchange.vhost,
-        "type": exchange.type,
-        "durable": exchange.durable,
-        "auto_delete": exchange.auto_delete,
-        "internal": exchange.internal,
-        "arguments": exchange.arguments,
-        "policy": exchange.policy.name,
-    }

@@ -1,7 +1,6 @@
 """The columns of connections, channels and consumers, and of those of the stream protocol."""
 
-from operator import attrgetter
-from typing import Any, Final
+from typing import Final
 
 from node.management.rows.client_view import (
     ChannelView,
@@ -12,17 +11,13 @@ from node.management.rows.client_view import (
     channel_name,
 )
 from node.management.rows.columns import Column, Kind
+from node.management.rows.columns import field_column as _of
 from node.management.rows.rates import CHANNEL_STATS, Row
 from node.management.rows.view import ConnectionView
 
 SINGLE_ACTIVE: Final = "single_active"
 WAITING: Final = "waiting"
 UP: Final = "up"
-
-
-def _of(name: str, kind: Kind, path: str = "") -> Column[Any]:
-    """The value is that of a field, whose path is given where its name is another."""
-    return Column(name, kind, attrgetter(path or name))
 
 
 def _stats(channel: ChannelView) -> dict[str, int]:

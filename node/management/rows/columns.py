@@ -6,6 +6,7 @@ Rows and the entries of the OpenAPI document are made of tables of these: a colu
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
@@ -22,6 +23,7 @@ class Kind(Enum):
     COUNT_OR_NULL = "count or null"  # null if only a node that does not answer knows it
     SHARE_OR_NULL = "share or null"  # of 1
     COUNTS_BY_NAME = "counts by name"
+    TEXTS = "texts"
     QUEUE_NAME = "queue name"  # and its vhost
     CONNECTION_DETAILS = "connection details"
     STREAM_CONNECTION_DETAILS = "stream connection details"
@@ -36,6 +38,11 @@ class Column(Generic[T]):
     kind: Kind
     value: Callable[[T], Any]
     is_bare: bool = False
+
+
+def field_column(name: str, kind: Kind, path: str = "") -> Column[Any]:
+    """The value is that of a field, whose path is given where its name is another."""
+    return Column(name, kind, attrgetter(path or name))
 
 
 def row_of(columns: Iterable[Column[T]], item: T) -> dict[str, Any]:

@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from typing import Final
 
+from node.management.rows.columns import Column, Kind, row_of
+from node.management.rows.columns import field_column as _of
 from node.management.rows.view import MirroringView, NodeView, RecoveryView
 
 # RabbitMQ's plugins whose work a node does by itself; tools look whether they are there.
@@ -12,43 +14,6 @@ PLUGINS: Final = (
     "rabbitmq_management",
     "rabbitmq_prometheus",
 )
-
-
-def node_row(node: NodeView) -> dict[str, object]:
-    return {
-        "name": node.name,
-        "type": "disc",
-        "running": True,
-        "being_drained": not node.in_service,
-        "uptime": node.uptime_ms,
-        "os_pid": str(node.process_id),
-        "processors": node.processors,
-        "run_queue": 0,  # One loop: nothing else runs while it answers.
-        "proc_used": node.threads_used,
-        "proc_total": node.threads_max,
-        "enabled_plugins": list(PLUGINS),
-        "version": node.version,
-        "build": node.build,
-        "db_dir": node.data_dir,
-        "mem_used": node.memory_used_bytes,
-        "mem_limit": node.memory_limit_bytes,
-        "mem_alarm": node.memory_alarm,
-        "disk_free": node.disk_free_bytes,
-        "disk_free_limit": node.disk_free_limit_bytes,
-        "disk_free_alarm": node.disk_alarm,
-        "clock_alarm": node.clock_alarm,
-        "paused": bool(node.paused_because),
-        "alarm_details": [
-            *node.alarm_details,
-            *paused_details(node.paused_because),
-            *slow_mirror_details(node.mirroring),
-        ],
-        "fd_used": node.files_used,
-        "fd_total": node.files_max,
-        "sockets_used": node.sockets_used,
-        "listeners": listener_rows(node),
-        "recovery": recovery_row(node.recovery),
-    }
 
 
 def paused_details(reason: str) -> tuple[str, ...]:
@@ -65,6 +30,14 @@ def slow_mirror_details(mirroring: MirroringView) -> Iterator[str]:
             + (f" and of {each.queue_count - 1} more queues" if each.queue_count > 1 else "")
             + "; publishers wait for it"
         )
+
+
+def _alarm_details(node: NodeView) -> list[str]:
+    return [
+        *node.alarm_details,
+        *paused_details(node.paused_because),
+        *slow_mirror_details(node.mirroring),
+    ]
 
 
 def recovery_row(recovery: RecoveryView) -> dict[str, object]:
@@ -106,3 +79,45 @@ def alarms_of(node: NodeView) -> list[dict[str, str]]:
         ("clock", node.clock_alarm),
     ]
     return [{"node": node.name, "resource": resource} for resource, is_on in raised if is_on]
+
+
+NODE_COLUMNS: Final[tuple[Column[NodeView], ...]] = (
+    _of("name", Kind.TEXT),
+    Column("type", Kind.TEXT, lambda _: "disc"),
+    Column("running", Kind.FLAG, lambda _: True),
+    Column("being_drained", Kind.FLAG, lambda node: not node.in_service),
+    Column("alarm_details", Kind.TEXTS, _alarm_details),
+)
+# Only of a node that answers.
+ANSWERING_COLUMNS: Final[tuple[Column[NodeView], ...]] = (
+    _of("uptime", Kind.COUNT, "uptime_ms"),
+    Column("os_pid", Kind.TEXT, lambda node: str(node.process_id)),
+    _of("processors", Kind.COUNT),
+    Column("run_queue", Kind.COUNT, lambda _: 0),  # One loop: nothing else runs while it answers.
+    _of("proc_used", Kind.COUNT, "threads_used"),
+    _of("proc_total", Kind.COUNT, "threads_max"),
+    Column("enabled_plugins", Kind.TEXTS, lambda _: list(PLUGINS)),
+    _of("version", Kind.TEXT),
+    _of("build", Kind.TEXT),
+    _of("db_dir", Kind.TEXT, "data_dir"),
+    _of("mem_used", Kind.COUNT, "memory_used_bytes"),
+    _of("mem_limit", Kind.COUNT, "memory_limit_bytes"),
+    _of("mem_alarm", Kind.FLAG, "memory_alarm"),
+    _of("disk_free", Kind.COUNT, "disk_free_bytes"),
+    _of("disk_free_limit", Kind.COUNT, "disk_free_limit_bytes"),
+    _of("disk_free_alarm", Kind.FLAG, "disk_alarm"),
+    _of("clock_alarm", Kind.FLAG),
+    Column("paused", Kind.FLAG, lambda node: bool(node.paused_because)),
+    _of("fd_used", Kind.COUNT, "files_used"),
+    _of("fd_total", Kind.COUNT, "files_max"),
+    _of("sockets_used", Kind.COUNT),
+)
+
+
+def node_row(node: NodeView) -> dict[str, object]:
+    return {
+        **row_of(NODE_COLUMNS, node),
+        **row_of(ANSWERING_COLUMNS, node),
+        "listeners": listener_rows(node),
+        "recovery": recovery_row(node.recovery),
+    }

@@ -181,14 +181,14 @@ class Rates:
     # Sampling
 
     async def start(self, app: web.Application) -> None:
-        self._task = asyncio.get_running_loop().create_task(supervised("statistics", self._run))
+        self._task = asyncio.get_running_loop().create_task(supervised("statistics", self.run))
 
     async def stop(self, app: web.Application) -> None:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    async def _run(self) -> None:
+    async def run(self) -> None:
         interval = self._interval_ms
         while True:
             due = (self._now_ms() // interval + 1) * interval

@@ -16,8 +16,10 @@ from node.management.schema.model import (
     INTEGER,
     MAP,
     NUMBER,
+    QUEUE_NAME,
     RANGES,
     STRING,
+    TEXTS,
     Schema,
     deletes,
     listed,
@@ -27,7 +29,6 @@ from node.management.schema.model import (
     record,
     table,
 )
-from node.management.schema.nodes import QUEUE_NAME
 
 PEER: Final = {"name": STRING, "peer_host": STRING, "peer_port": COUNT}
 OF_STREAM: Final = {**PEER, "node": STRING, "user": STRING}
@@ -46,6 +47,7 @@ TYPES: Final = {
     Kind.COUNT_OR_NULL: or_null(COUNT),
     Kind.SHARE_OR_NULL: or_null(NUMBER),
     Kind.COUNTS_BY_NAME: table(ANY),
+    Kind.TEXTS: TEXTS,
     Kind.QUEUE_NAME: QUEUE_NAME,
     Kind.CONNECTION_DETAILS: record("ConnectionDetails", PEER),
     Kind.STREAM_CONNECTION_DETAILS: record("StreamConnectionDetails", OF_STREAM),

@@ -2,10 +2,11 @@
 
 from typing import Final
 
+from node.management.rows.exchange_columns import EXCHANGE_COLUMNS
+from node.management.schema.connections import schemas_of
 from node.management.schema.model import (
     ANY,
     ARGUMENTS,
-    BOOLEAN,
     COLUMNS,
     FLAG,
     IF_UNUSED,
@@ -15,7 +16,6 @@ from node.management.schema.model import (
     deletes,
     listed,
     lists,
-    or_null,
     puts,
     reads,
     record,
@@ -25,16 +25,7 @@ from node.management.schema.model import (
 
 EXCHANGE: Final = record(
     "Exchange",
-    {
-        "name": STRING,
-        "vhost": STRING,
-        "type": STRING,
-        "durable": BOOLEAN,
-        "auto_delete": BOOLEAN,
-        "internal": BOOLEAN,
-        "arguments": MAP,
-        "policy": or_null(STRING),
-    },
+    schemas_of(EXCHANGE_COLUMNS),
     {
         "message_stats": table(ANY),
         "user_who_performed_action": STRING,

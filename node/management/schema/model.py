@@ -147,6 +147,7 @@ STATS: Final = (
     Query("disable_stats", one_of("true", "false"), "Whether to leave out counts and rates."),
     Query("enable_queue_totals", one_of("true", "false"), "Whether to keep counts of messages."),
 )
+QUEUE_NAME: Final = record("QueueName", {"vhost": STRING, "name": STRING})
 IF_UNUSED: Final = Query("if-unused", one_of("true", "false"), "Refuse if it is in use.")
 IF_EMPTY: Final = Query("if-empty", one_of("true", "false"), "Refuse if there are messages.")
 

@@ -2,12 +2,15 @@
 
 from typing import Final
 
+from node.management.rows.node_rows import ANSWERING_COLUMNS, NODE_COLUMNS
+from node.management.schema.connections import schemas_of
 from node.management.schema.model import (
     ADMINISTRATOR,
     ANY,
     BOOLEAN,
     COUNT,
     MONITORING,
+    QUEUE_NAME,
     RANGES,
     STRING,
     TEXTS,
@@ -22,7 +25,6 @@ from node.management.schema.model import (
 )
 from node.management.schema.overview import LISTENER
 
-QUEUE_NAME: Final = record("QueueName", {"vhost": STRING, "name": STRING})
 RECOVERY: Final = record(
     "Recovery",
     {
@@ -45,35 +47,11 @@ RECOVERY: Final = record(
 NODE: Final = record(
     "Node",
     {
-        "name": STRING,
-        "type": STRING,
-        "running": BOOLEAN,
-        "being_drained": BOOLEAN,
+        **schemas_of(NODE_COLUMNS),
         "listeners": listed(LISTENER),
-        "alarm_details": TEXTS,
     },
     {  # Only of a node that answers.
-        "uptime": COUNT,
-        "os_pid": STRING,
-        "processors": COUNT,
-        "run_queue": COUNT,
-        "proc_used": COUNT,
-        "proc_total": COUNT,
-        "enabled_plugins": TEXTS,
-        "version": STRING,
-        "build": STRING,
-        "db_dir": STRING,
-        "mem_used": COUNT,
-        "mem_limit": COUNT,
-        "mem_alarm": BOOLEAN,
-        "disk_free": COUNT,
-        "disk_free_limit": COUNT,
-        "disk_free_alarm": BOOLEAN,
-        "clock_alarm": BOOLEAN,
-        "paused": BOOLEAN,
-        "fd_used": COUNT,
-        "fd_total": COUNT,
-        "sockets_used": COUNT,
+        **schemas_of(ANSWERING_COLUMNS),
         "queue_totals": table(ANY),
         "message_stats": table(ANY),
         "churn_rates": table(ANY),
