@@ -83,15 +83,10 @@ class Side091:
         self.description = description_of(connection.server_properties)
 
     async def declare(self, queue: str, type_: str) -> None:
-        management = await self._connection.management()
-        await management.delete_queue(queue)
-        await management.declare_queue(queue, arguments={"x-queue-type": type_})
-        await management.close()
+        await replace(self._connection, queue, type_)
 
     async def delete(self, queue: str) -> None:
-        management = await self._connection.management()
-        await management.delete_queue(queue)
-        await management.close()
+        await replace(self._connection, queue, None)
 
     async def publisher(
         self, queue: str, size: int, durable: bool = True
@@ -117,15 +112,10 @@ class Side10:
         self.description = description_of(connection.server_properties)
 
     async def declare(self, queue: str, type_: str) -> None:
-        management = await self._connection.management()
-        await management.delete_queue(queue)
-        await management.declare_queue(queue, arguments={"x-queue-type": type_})
-        await management.close()
+        await replace(self._connection, queue, type_)
 
     async def delete(self, queue: str) -> None:
-        management = await self._connection.management()
-        await management.delete_queue(queue)
-        await management.close()
+        await replace(self._connection, queue, None)
 
     async def publisher(
         self, queue: str, size: int, durable: bool = True
@@ -138,6 +128,17 @@ class Side10:
 
     async def close(self) -> None:
         await self._connection.close()
+
+
+async def replace(
+    connection: amqp091.Connection | Connection10, queue: str, type_: str | None
+) -> None:
+    """Delete the queue, and declare an empty one of that type, if there is to be one."""
+    management = await connection.management()
+    await management.delete_queue(queue)
+    if type_ is not None:
+        await management.declare_queue(queue, arguments={"x-queue-type": type_})
+    await management.close()
 
 
 async def dial(place: Place, protocol: str) -> Side:

@@ -141,18 +141,16 @@ class _Parser:
             raise BadExpression(f"position {position}: nested deeper than {DEPTH_MAX}")
 
     def disjunction(self) -> Expression:
-        found = self._conjunction()
-        parts = [found]
-        while self._take("keyword", "OR"):
-            parts.append(self._conjunction())
-        return found if len(parts) == 1 else _any_of(parts)
+        return self._joined("OR", True, self._conjunction)
 
     def _conjunction(self) -> Expression:
-        found = self._negation()
-        parts = [found]
-        while self._take("keyword", "AND"):
-            parts.append(self._negation())
-        return found if len(parts) == 1 else _all_of(parts)
+        return self._joined("AND", False, self._negation)
+
+    def _joined(self, word: str, by: bool, operand: Callable[[], Expression]) -> Expression:
+        parts = [operand()]
+        while self._take("keyword", word):
+            parts.append(operand())
+        return parts[0] if len(parts) == 1 else _decided(by, parts)
 
     def _negation(self) -> Expression:
         if self._take("keyword", "NOT") is None:
@@ -179,7 +177,8 @@ class _Parser:
         elif self._take("keyword", "BETWEEN"):
             low = self._sum()
             self._need("keyword", "AND")
-            found = _all_of([_compared(left, ">=", low), _compared(left, "<=", self._sum())])
+            high = self._sum()
+            found = _decided(False, [_compared(left, ">=", low), _compared(left, "<=", high)])
         elif is_not:
             raise self.wrong("IN, LIKE or BETWEEN")
         else:
@@ -192,7 +191,7 @@ class _Parser:
         while self._take("sign", ","):
             choices.append(_compared(left, "=", self._sum()))
         self._need("sign", ")")
-        return _any_of(choices)
+        return _decided(True, choices)
 
     def _like(self, left: Expression) -> Expression:
         pattern, escape = self._string("a pattern in single quotes"), ""
@@ -217,17 +216,16 @@ class _Parser:
         return text[1:-1].replace(2 * text[0], text[0])
 
     def _sum(self) -> Expression:
-        found = self._product()
-        while sign := self._take("sign", "+", "-"):
-            self._enter()  # Each operator is a call deeper when it is evaluated.
-            found = _computed(found, sign, self._product())
-        return found
+        return self._chained(("+", "-"), self._product)
 
     def _product(self) -> Expression:
-        found = self._factor()
-        while sign := self._take("sign", "*", "/", "%"):
-            self._enter()
-            found = _computed(found, sign, self._factor())
+        return self._chained(("*", "/", "%"), self._factor)
+
+    def _chained(self, signs: tuple[str, ...], operand: Callable[[], Expression]) -> Expression:
+        found = operand()
+        while sign := self._take("sign", *signs):
+            self._enter()  # Each operator is a call deeper when it is evaluated.
+            found = _computed(found, sign, operand())
         return found
 
     def _factor(self) -> Expression:
@@ -356,28 +354,16 @@ JMS_NAMES: Final[dict[str, Expression]] = {
 }
 
 
-def _any_of(parts: list[Expression]) -> Expression:
+def _decided(by: bool, parts: list[Expression]) -> Expression:
+    """OR of the parts, where True decides, or AND, where False does; None: one is unknown."""
+
     def evaluate(field: Field) -> object:
-        found: object = False
+        found: object = not by
         for part in parts:
             value = part(field)
-            if value is True:
-                return True
-            if value is not False:
-                found = None
-        return found
-
-    return evaluate
-
-
-def _all_of(parts: list[Expression]) -> Expression:
-    def evaluate(field: Field) -> object:
-        found: object = True
-        for part in parts:
-            value = part(field)
-            if value is False:
-                return False
-            if value is not True:
+            if value is by:
+                return by
+            if value is not (not by):
                 found = None
         return found
 

@@ -10,6 +10,7 @@ import pika
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
+from tests.cluster.queue_clients import channel_to
 from tests.waiting import eventually
 from warren.testing import ClusterOfNodes
 
@@ -36,13 +37,6 @@ POLICY = {
     "definition": {"ha-mode": "all", "ha-sync-mode": "automatic"},
 }
 pytestmark = [pytest.mark.timeout(240)]
-
-
-def channel_to(cluster: ClusterOfNodes, number: int) -> BlockingChannel:
-    connection = pika.BlockingConnection(pika.URLParameters(cluster.node(number).url))
-    channel = connection.channel()
-    channel.confirm_delivery()
-    return channel
 
 
 def publish(channel: BlockingChannel, queue: str, body: bytes, priority: int = 0) -> None:

@@ -5,18 +5,15 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-import pika
 import pytest
-from pika.adapters.blocking_connection import BlockingChannel
 
 from node.cli.warrenctl import main as warrenctl
+from tests.cluster.queue_clients import WAIT_S, channel_to, consume, filled, publish
 from tests.conformance.broker import channel_closed
 from tests.waiting import eventually
 from warren.testing import ClusterOfNodes
 
-WAIT_S = 60.0
 COUNT = 50
-PERSISTENT = pika.BasicProperties(delivery_mode=2)
 pytestmark = [pytest.mark.timeout(240)]
 
 
@@ -37,38 +34,6 @@ def put_policy(
     cluster.node(1).api("PUT", f"/api/policies/%2F/{name}", body)
 
 
-def channel_to(cluster: ClusterOfNodes, number: int) -> BlockingChannel:
-    connection = pika.BlockingConnection(pika.URLParameters(cluster.node(number).url))
-    channel = connection.channel()
-    channel.confirm_delivery()
-    return channel
-
-
-def publish(channel: BlockingChannel, queue: str, bodies: list[bytes]) -> None:
-    for body in bodies:
-        channel.basic_publish("", queue, body, PERSISTENT, mandatory=True)
-
-
-def filled(cluster: ClusterOfNodes, queue: str) -> list[bytes]:
-    """Declared on one node, published to on another."""
-    channel_to(cluster, 1).queue_declare(queue, durable=True)
-    bodies = [b"message %d" % number for number in range(COUNT)]
-    publish(channel_to(cluster, 2), queue, bodies)
-    return bodies
-
-
-def consume(channel: BlockingChannel, queue: str, count: int) -> list[bytes]:
-    found: list[bytes] = []
-    for method, _, body in channel.consume(queue, inactivity_timeout=WAIT_S):
-        assert method is not None, f"nothing comes behind {len(found)} messages"
-        channel.basic_ack(method.delivery_tag)
-        found.append(body)
-        if len(found) == count:
-            break
-    channel.close()  # pika forgets what comes while it cancels: that goes back to the queue now.
-    return found
-
-
 def row(cluster: ClusterOfNodes, queue: str, number: int = 2) -> dict[str, Any]:
     found = cluster.node(number).api("GET", f"/api/queues/%2F/{queue}")
     assert isinstance(found, dict)
@@ -83,7 +48,7 @@ def synchronised(cluster: ClusterOfNodes, queue: str, count: int, number: int = 
 
 
 def test_a_queue_declared_under_a_policy_has_mirrors_on_all_nodes(cluster: ClusterOfNodes) -> None:
-    bodies = filled(cluster, "m-across")
+    bodies = filled(cluster, "m-across", COUNT)
     found = row(cluster, "m-across")
     assert found["type"] == "classic"
     assert found["node"] == "n1"
@@ -93,7 +58,7 @@ def test_a_queue_declared_under_a_policy_has_mirrors_on_all_nodes(cluster: Clust
 
 
 def test_what_was_confirmed_survives_a_leader_that_is_killed(cluster: ClusterOfNodes) -> None:
-    bodies = filled(cluster, "m-led")
+    bodies = filled(cluster, "m-led", COUNT)
     cluster.node(1).kill9()
     third = channel_to(cluster, 3)
     publish(third, "m-led", [b"afterwards"])
@@ -121,7 +86,7 @@ def test_publishers_wait_less_than_two_seconds_when_the_leader_is_killed(
 
 
 def test_a_mirror_that_came_back_can_lead(cluster: ClusterOfNodes) -> None:
-    bodies = filled(cluster, "m-back")
+    bodies = filled(cluster, "m-back", COUNT)
     for number in (2, 3, 1):
         cluster.node(number).kill9()
         other = number % 3 + 1
@@ -133,7 +98,7 @@ def test_a_mirror_that_came_back_can_lead(cluster: ClusterOfNodes) -> None:
 
 
 def test_messages_are_there_when_all_nodes_were_killed_at_once(cluster: ClusterOfNodes) -> None:
-    bodies = filled(cluster, "m-dark")
+    bodies = filled(cluster, "m-dark", COUNT)
     for number in (1, 2, 3):
         cluster.node(number).kill9()
     cluster.start()
@@ -217,7 +182,7 @@ def ctl(cluster: ClusterOfNodes, *words: str) -> None:
 def test_an_operator_synchronises_mirrors(
     cluster: ClusterOfNodes, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    bodies = filled(cluster, "hand-led")
+    bodies = filled(cluster, "hand-led", COUNT)
     cluster.node(3).kill9()
     publish(channel_to(cluster, 2), "hand-led", [b"without n3"])
     cluster.node(3).start()
@@ -236,7 +201,7 @@ def test_an_operator_synchronises_mirrors(
 
 
 def test_a_mirror_is_synchronised_when_the_older_messages_are_gone(cluster: ClusterOfNodes) -> None:
-    bodies = filled(cluster, "hand-drained")
+    bodies = filled(cluster, "hand-drained", COUNT)
     cluster.node(3).kill9()
     eventually(lambda: row(cluster, "hand-drained")["slave_nodes"] == ["n2"])
     cluster.node(3).start()
@@ -250,7 +215,7 @@ def test_a_mirror_is_synchronised_when_the_older_messages_are_gone(cluster: Clus
 def test_unacknowledged_messages_stay_with_their_consumer_when_the_leader_is_killed(
     cluster: ClusterOfNodes,
 ) -> None:
-    bodies = filled(cluster, "m-held")
+    bodies = filled(cluster, "m-held", COUNT)
     second = channel_to(cluster, 2)
     second.basic_qos(prefetch_count=10)
     held = []
@@ -272,7 +237,7 @@ def test_unacknowledged_messages_stay_with_their_consumer_when_the_leader_is_kil
 def test_a_consumer_can_ask_to_be_cancelled_when_another_mirror_leads(
     cluster: ClusterOfNodes,
 ) -> None:
-    bodies = filled(cluster, "m-cancelled")
+    bodies = filled(cluster, "m-cancelled", COUNT)
     synchronised(cluster, "m-cancelled", 2)
     channel = channel_to(cluster, 2)
     channel.basic_qos(prefetch_count=5)
@@ -330,7 +295,7 @@ def test_the_argument_for_a_cancel_at_failover_is_a_boolean(cluster: ClusterOfNo
 
 
 def test_a_policy_chooses_how_many_nodes_have_the_queue(cluster: ClusterOfNodes) -> None:
-    bodies = filled(cluster, "two-copies")
+    bodies = filled(cluster, "two-copies", COUNT)
     (mirror,) = row(cluster, "two-copies")["slave_nodes"]
     cluster.node(int(mirror[1])).kill9()
     other = 5 - int(mirror[1])
@@ -353,7 +318,7 @@ def test_exclusive_and_transient_queues_have_no_mirrors(cluster: ClusterOfNodes)
 
 
 def test_a_node_that_stops_passes_its_queues_to_mirrors(cluster: ClusterOfNodes) -> None:
-    bodies = filled(cluster, "m-passed")
+    bodies = filled(cluster, "m-passed", COUNT)
     cluster.node(1).stop()
     assert row(cluster, "m-passed", 2)["node"] in ("n2", "n3")
     cluster.node(1).start()
@@ -363,7 +328,7 @@ def test_a_node_that_stops_passes_its_queues_to_mirrors(cluster: ClusterOfNodes)
 def test_a_leader_that_stops_without_synchronised_mirrors_keeps_its_messages(
     cluster: ClusterOfNodes,
 ) -> None:
-    bodies = filled(cluster, "unsynchronised")
+    bodies = filled(cluster, "unsynchronised", COUNT)
     put_policy(cluster, "late", "^unsynchronised$", {"ha-mode": "all", "ha-sync-mode": "manual"})
     eventually(lambda: len(row(cluster, "unsynchronised").get("slave_nodes", ())) == 2)
     later = [b"with mirrors %d" % number for number in range(COUNT)]
@@ -381,7 +346,7 @@ def metric(cluster: ClusterOfNodes, number: int, name: str) -> float:
 
 def test_a_promotion_without_synchronisation_reports_how_many_messages_are_lost() -> None:
     with ClusterOfNodes(3) as cluster:  # The metrics count the mirrors of all queues.
-        bodies = filled(cluster, "lossy")
+        bodies = filled(cluster, "lossy", COUNT)
         put_policy(cluster, "lossy", "^lossy$", {"ha-mode": "all", "ha-sync-mode": "manual"})
         eventually(lambda: len(row(cluster, "lossy").get("recoverable_slaves", ())) == 2)
         assert row(cluster, "lossy")["synchronised_slave_nodes"] == []

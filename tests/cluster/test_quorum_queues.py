@@ -3,16 +3,14 @@ confirmed survives the loss of one."""
 
 from collections.abc import Iterator
 
-import pika
 import pytest
-from pika.adapters.blocking_connection import BlockingChannel
 
+from tests.cluster.queue_clients import WAIT_S, channel_to, consume, filled, publish
 from tests.conformance.test_damage import damage
 from tests.waiting import eventually
 from warren.testing import ClusterOfNodes
 
-ARGUMENTS = {"x-queue-type": "quorum"}
-WAIT_S = 60.0
+ARGUMENTS: dict[str, object] = {"x-queue-type": "quorum"}
 COUNT = 50
 pytestmark = [pytest.mark.timeout(240)]
 
@@ -24,45 +22,13 @@ def cluster() -> Iterator[ClusterOfNodes]:
         yield found
 
 
-def channel_to(cluster: ClusterOfNodes, number: int) -> BlockingChannel:
-    connection = pika.BlockingConnection(pika.URLParameters(cluster.node(number).url))
-    channel = connection.channel()
-    channel.confirm_delivery()
-    return channel
-
-
-def publish(channel: BlockingChannel, queue: str, bodies: list[bytes]) -> None:
-    for body in bodies:
-        channel.basic_publish("", queue, body, mandatory=True)
-
-
-def filled(cluster: ClusterOfNodes, queue: str) -> list[bytes]:
-    """Declared on one node, published to on another."""
-    channel_to(cluster, 1).queue_declare(queue, durable=True, arguments=ARGUMENTS)
-    bodies = [b"message %d" % number for number in range(COUNT)]
-    publish(channel_to(cluster, 2), queue, bodies)
-    return bodies
-
-
-def consume(channel: BlockingChannel, queue: str, count: int) -> list[bytes]:
-    found: list[bytes] = []
-    for method, _, body in channel.consume(queue, inactivity_timeout=WAIT_S):
-        assert method is not None, f"nothing comes behind {len(found)} messages"
-        channel.basic_ack(method.delivery_tag)
-        found.append(body)
-        if len(found) == count:
-            break
-    channel.cancel()
-    return found
-
-
 def test_what_is_published_on_one_node_is_consumed_on_another(cluster: ClusterOfNodes) -> None:
-    bodies = filled(cluster, "across")
+    bodies = filled(cluster, "across", COUNT, ARGUMENTS)
     assert consume(channel_to(cluster, 3), "across", COUNT) == bodies
 
 
 def test_what_was_confirmed_survives_the_node_that_led_the_queue(cluster: ClusterOfNodes) -> None:
-    bodies = filled(cluster, "led")
+    bodies = filled(cluster, "led", COUNT, ARGUMENTS)
     cluster.node(1).kill9()
     third = channel_to(cluster, 3)
     publish(third, "led", [b"afterwards"])
@@ -71,7 +37,7 @@ def test_what_was_confirmed_survives_the_node_that_led_the_queue(cluster: Cluste
 
 
 def test_messages_are_there_when_all_nodes_were_killed_at_once(cluster: ClusterOfNodes) -> None:
-    bodies = filled(cluster, "dark")
+    bodies = filled(cluster, "dark", COUNT, ARGUMENTS)
     for number in (1, 2, 3):
         cluster.node(number).kill9()
     cluster.start()
@@ -79,7 +45,7 @@ def test_messages_are_there_when_all_nodes_were_killed_at_once(cluster: ClusterO
 
 
 def test_a_node_whose_disk_was_wiped_serves_what_was_there(cluster: ClusterOfNodes) -> None:
-    bodies = filled(cluster, "wiped")
+    bodies = filled(cluster, "wiped", COUNT, ARGUMENTS)
     cluster.node(3).kill9()
     cluster.node(3).wipe()
     publish(channel_to(cluster, 2), "wiped", [b"meanwhile"])

@@ -8,6 +8,7 @@ import pytest
 from proton.reactor import Selector
 from proton.utils import BlockingConnection
 
+from tests.cluster.queue_clients import channel_to
 from tests.conformance.proton10 import body_of
 from tests.waiting import eventually
 from warren.testing import ClusterOfNodes
@@ -22,13 +23,6 @@ def cluster() -> Iterator[ClusterOfNodes]:
     """One for all; who kills a node starts it again."""
     with ClusterOfNodes(3) as found:
         yield found
-
-
-def channel_to(cluster: ClusterOfNodes, number: int) -> Any:
-    connection = pika.BlockingConnection(pika.URLParameters(cluster.node(number).url))
-    channel = connection.channel()
-    channel.confirm_delivery()
-    return channel
 
 
 def publish(channel: Any, queue: str, first: int) -> None:

@@ -7,8 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.cluster.queue_clients import channel_to
 from tests.cluster.test_partitions import long
-from tests.cluster.test_streams import channel_to, declare
+from tests.cluster.test_streams import declare
 from tests.waiting import eventually
 from warren.client import ClientError, amqp091
 from warren.testing import ClusterOfNodes

@@ -10,7 +10,8 @@ from urllib.request import urlopen
 
 import pytest
 
-from tests.cluster.test_streams import channel_to, declare, read
+from tests.cluster.queue_clients import channel_to
+from tests.cluster.test_streams import declare, read
 from tests.conformance.test_amqp10_streams import begin, take
 from tests.waiting import eventually
 from warren.client import connect

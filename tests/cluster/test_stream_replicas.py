@@ -10,7 +10,8 @@ import pytest
 from proton.utils import BlockingConnection, LinkDetached
 
 from node.cli.warrenctl import main
-from tests.cluster.test_streams import COUNT, WAIT_S, channel_to, declare, numbered, publish, read
+from tests.cluster.queue_clients import channel_to
+from tests.cluster.test_streams import COUNT, WAIT_S, declare, numbered, publish, read
 from tests.waiting import eventually
 from warren.testing import ClusterOfNodes
 

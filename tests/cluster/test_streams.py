@@ -4,10 +4,10 @@ the loss of the leader, and all members have the same."""
 from collections.abc import Iterator
 from typing import Any
 
-import pika
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
+from tests.cluster.queue_clients import channel_to
 from tests.waiting import eventually
 from warren.testing import ClusterOfNodes
 
@@ -21,13 +21,6 @@ def cluster() -> Iterator[ClusterOfNodes]:
     """One for all; who kills a node starts it again."""
     with ClusterOfNodes(3) as found:
         yield found
-
-
-def channel_to(cluster: ClusterOfNodes, number: int) -> BlockingChannel:
-    connection = pika.BlockingConnection(pika.URLParameters(cluster.node(number).url))
-    channel = connection.channel()
-    channel.confirm_delivery()
-    return channel
 
 
 def declare(cluster: ClusterOfNodes, stream: str, **arguments: Any) -> None:

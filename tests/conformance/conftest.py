@@ -8,13 +8,16 @@ import os
 import secrets
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlparse
 
 import pytest
 
 from tests.conformance.broker import CONFIG, Broker
 from warren.testing import Node
+
+if TYPE_CHECKING:
+    from tests.conformance.pages import Pages
 
 TEST_SECONDS: Final = 240
 FOREIGN_URL: Final = os.environ.get("WARREN_TEST_URL", "")
@@ -47,6 +50,22 @@ def own_broker(broker: Broker) -> Broker:
     if broker.node is None:
         pytest.skip("WARREN_TEST_URL: this broker is not ours")
     return broker
+
+
+@pytest.fixture(scope="module")
+def pages() -> "Iterator[Pages]":
+    """A browser for the tests of the management page."""
+    from tests.conformance.pages import open_browser
+
+    with open_browser() as found:
+        yield found
+
+
+@pytest.fixture
+def base(own_broker: Broker) -> str:
+    """Where the management page of the shared broker is."""
+    assert own_broker.node is not None
+    return f"http://{own_broker.node.host}:{own_broker.node.management_port}/"
 
 
 @pytest.fixture

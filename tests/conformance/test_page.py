@@ -17,7 +17,6 @@ from tests.conformance.pages import (
     WIDE_SCREEN,
     Pages,
     address,
-    open_browser,
     show,
     too_wide,
     unfold,
@@ -56,18 +55,6 @@ VIEWS = {
     "#/users/guest": "User guest",
     "#/vhosts/%2F": "Virtual host /",
 }
-
-
-@pytest.fixture(scope="module")
-def pages() -> Iterator[Pages]:
-    with open_browser() as found:
-        yield found
-
-
-@pytest.fixture
-def base(own_broker: Broker) -> str:
-    assert own_broker.node is not None
-    return f"http://{own_broker.node.host}:{own_broker.node.management_port}/"
 
 
 @pytest.fixture

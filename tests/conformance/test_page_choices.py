@@ -7,14 +7,12 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.broker import Broker
 from tests.conformance.http_api import HttpApi
 from tests.conformance.pages import (
     LARGE_PHONE,
     WIDE_SCREEN,
     Pages,
     address,
-    open_browser,
     show,
     unfold,
 )
@@ -30,18 +28,6 @@ COVERED = """() => [...document.querySelectorAll("main button, header button")].
   const top = document.elementFromPoint(box.x + box.width / 2, box.y + box.height / 2);
   return it.checkVisibility() && !it.contains(top);
 }).map(it => it.textContent)"""
-
-
-@pytest.fixture(scope="module")
-def pages() -> Iterator[Pages]:
-    with open_browser() as found:
-        yield found
-
-
-@pytest.fixture
-def base(own_broker: Broker) -> str:
-    assert own_broker.node is not None
-    return f"http://{own_broker.node.host}:{own_broker.node.management_port}/"
 
 
 @pytest.fixture

@@ -3,14 +3,14 @@
 `python -m tests.golden.raft.test_raft_scripts --rewrite` records them again; review the diff.
 """
 
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.golden.raft.raft_script import run_script
+from tests.golden.stories import rewrite, stories_beside
 
-STORIES = sorted(Path(__file__).parent.glob("*.txt"))
+STORIES = stories_beside(__file__)
 
 
 @pytest.mark.parametrize("path", STORIES, ids=lambda path: path.stem)
@@ -23,12 +23,5 @@ def test_there_are_stories_to_run() -> None:
     assert len(STORIES) >= 10
 
 
-def rewrite() -> None:
-    for path in STORIES:
-        path.write_text(run_script(path.read_text("utf-8")), "utf-8")
-
-
 if __name__ == "__main__":
-    if sys.argv[1:] != ["--rewrite"]:
-        sys.exit(__doc__)
-    rewrite()
+    rewrite(STORIES, run_script, __doc__)

@@ -12,6 +12,7 @@ from queues.hosts.host_interfaces import DeadLetterPublisher
 from queues.hosts.quorum_entry import decode_member_entry
 from queues.machine.commands import SessionId, enqueue_of
 from queues.machine.options import Options
+from raft.core import Raft
 from raft.entries import COMMAND
 from raft.recovery import Restored
 from tests.sim.queues.group_node import UID, GroupNode
@@ -24,6 +25,7 @@ class Quiet:
     def __init__(self, world: GroupWorld) -> None:
         self.now_ms = world.now_ms
         self.options: Options = world.options
+        self.snapshots: tuple[int, int] | None = None
 
     def send(self, source: int, target: int, lane: int, batch: bytes) -> None:
         return
@@ -87,7 +89,8 @@ class ImageWatch:
         assert group is not None
         assert node.member is not None
         index = int(node.member.applied_index)
-        term = int(group.raft._log.term(index))
+        assert isinstance(group.raft, Raft)
+        term = int(group.raft.log.term(index))
         voters = group.raft.config.voters
         images = [Image(self._world, number, self._random) for number in voters]
         holders = [image for image in images if image.holds(index, term)]
@@ -120,8 +123,8 @@ class ImageWatch:
     def _content(self, node: GroupNode, index: int) -> bytes | None:
         """Of an entry in the newest part of the log, if it is one of commands."""
         group = node.raft.group(UID)
-        assert group is not None
-        entries = group.raft._log.slice(index, index)
+        assert group is not None and isinstance(group.raft, Raft)
+        entries = group.raft.log.slice(index, index)
         if not entries or entries[0].kind != COMMAND:
             return None
         return b"".join(entries[0].parts)

@@ -33,7 +33,7 @@ from raft.recovery import Restored
 from raft.ring import Ring
 from raft.ring_view import RingView
 from raft.settings import Settings
-from tests.sim.queues.node import Timer
+from tests.sim.queues.sim_timers import SimTimers
 from tests.sim.storage.sim_disk import SimDisk
 from tests.sim.storage.sim_keyed import SimKeyed
 from tests.sim.storage.steps import StepRunner
@@ -70,6 +70,10 @@ class Network(Protocol):
 
     @property
     def options(self) -> Options: ...
+
+    @property
+    def snapshots(self) -> tuple[int, int] | None:
+        """After how many entries, and with which rest in ms; None: as the node likes."""
 
 
 class Sink:
@@ -129,7 +133,7 @@ class GroupNode:
         self.runner = StepRunner()
         self.runner.saves_late = random.random() < 0.5
         self.failed: list[BaseException] = []
-        self._timer_list: list[Timer] = []
+        self._clock = SimTimers(lambda: world.now_ms, self.runner.post)
         self.turn = Turn(self.runner.post, self.failed.append)
         file_bytes = random.choice((16_384, 65_536))
         self.wal = Wal(
@@ -149,7 +153,7 @@ class GroupNode:
         self.wal.before_upkeep = self._end_turn
         self.turn.journal = self.journal
         self.turn.now_ms = lambda: world.now_ms
-        self.timers = Timers(self._set_timer, lambda: world.now_ms, self.turn.begin)
+        self.timers = Timers(self._clock.set, lambda: world.now_ms, self.turn.begin)
         self.shelf = SnapshotStore(SimKeyed(disk, self.runner))
         lots = Random(random.getrandbits(64))
         self.raft = RaftHost(number, self.wal, self, settings, lots, self.turn.begin_groups)
@@ -238,7 +242,8 @@ class GroupNode:
             pieces=self.random.choice((1, 4)),
             sweep_slots=self.random.choice((1, 3, 2000)),
         )
-        self.member = QuorumMember(self.number, core, self.shelf, entries, slicing, 0)
+        entries, rest_ms = self.world.snapshots or (entries, 0)
+        self.member = QuorumMember(self.number, core, self.shelf, entries, slicing, rest_ms)
         self.member.on_lead = self._leads
         self.member.on_left = self._left
         return self.member
@@ -364,17 +369,9 @@ class GroupNode:
 
     # Time and disk
 
-    def _set_timer(self, delay_s: float, callback: Callable[[], None]) -> Timer:
-        timer = Timer(self.world.now_ms + 1000 * delay_s, callback)
-        self._timer_list.append(timer)
-        return timer
-
     def pass_time(self) -> None:
         self.renew()
-        due = [timer for timer in self._timer_list if timer.due_ms <= self.world.now_ms + 0.01]
-        self._timer_list = [timer for timer in self._timer_list if timer not in due]
-        for timer in due:
-            self.runner.post(timer.fire)
+        self._clock.pass_time()
 
     def _durable(self, lsn: int) -> None:
         self.turn.begin()

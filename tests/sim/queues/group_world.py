@@ -7,7 +7,6 @@ At the end all is well again: then everything that was confirmed and not settled
 nothing is left of the rest.
 """
 
-from collections import deque
 from random import Random
 from typing import Final
 from zlib import crc32
@@ -23,6 +22,7 @@ from tests.sim.queues.burying import TARGETS, SimUndertaker, Target
 from tests.sim.queues.group_node import OPTIONS, UID, GroupNode
 from tests.sim.queues.group_session import Books, Letter, Session
 from tests.sim.queues.mirror_views import MirrorViews
+from tests.sim.queues.switchboard import Switchboard
 from tests.sim.storage.sim_disk import Crashed, SimDisk, is_out_of_space
 
 START_MS: Final = 1000
@@ -53,13 +53,15 @@ class GroupWorld:
         buries: bool = False,
         founders: int | None = None,
         mirrored: bool = False,
+        snapshots: tuple[int, int] | None = None,
     ) -> None:
         """`buries`: some messages die, and are kept until their dead letters are safe.
 
         `founders`: how many of the `count` nodes have a member at first; None: all. `mirrored`: it
-        is a mirrored queue.
+        is a mirrored queue. `snapshots`: after how many entries, and with which rest in ms.
         """
         self.random = Random(seed)
+        self.snapshots = snapshots
         self.buries = buries
         self.options = BURYING if buries else OPTIONS
         self.targets = {uid: Target(uid) for uid in TARGETS} if buries else {}
@@ -70,9 +72,7 @@ class GroupWorld:
         self.views: MirrorViews | None = None
         if mirrored:
             self.views = MirrorViews(self.wanted, self.random)
-        self.channels: dict[tuple[int, int, int], deque[bytes]] = {}
-        self.cut: set[tuple[int, int]] = set()  # ways on which nothing comes through
-        self.leaders: dict[int, int] = {}  # term, by member that leads and is ready
+        self.wires = Switchboard(self.nodes, self.random)
         self.books = Books({}, {})
         self.sessions: list[Session] = []
         self.gone: list[Session] = []  # what they were confirmed counts all the same
@@ -102,10 +102,24 @@ class GroupWorld:
         for number in self.disks:
             self.start(number)
 
-    # Nodes
+    # Links and leaders
 
     def alive(self) -> list[GroupNode]:
-        return [node for node in self.nodes.values() if node is not None]
+        return self.wires.alive()
+
+    def find_leader(self) -> GroupNode | None:
+        return self.wires.find_leader()
+
+    def leads(self, member: int, leader: int, term: int, is_ready: bool) -> None:
+        self.wires.leads(member, leader, term, is_ready)
+
+    def is_open(self, source: int, target: int) -> bool:
+        return self.wires.is_open(source, target)
+
+    def send(self, source: int, target: int, lane: int, batch: bytes) -> None:
+        self.wires.send(source, target, lane, batch)
+
+    # Nodes
 
     def start(self, number: int) -> None:
         disk = self.disks[number]
@@ -120,14 +134,8 @@ class GroupWorld:
         for other in range(1, NODES_MAX + 1):
             if other != number:
                 node.raft.add_peer(other)
-        for peer in self.alive():
-            if peer is not node and self.is_open(number, peer.number):
-                self.connect(node, peer)
+        self.wires.plug_in(node)
         self.follow(number)
-
-    def connect(self, node: GroupNode, peer: GroupNode) -> None:
-        node.raft.connected(peer.number)
-        peer.raft.connected(node.number)
 
     def crash(self, number: int) -> None:
         """The power is gone, and what was not synced."""
@@ -135,15 +143,11 @@ class GroupWorld:
         if node is None:
             return
         self.nodes[number] = None
-        self.leaders.pop(number, None)
+        self.wires.leaders.pop(number, None)
         space_bytes = self.disks[number].space_bytes
         self.disks[number] = self.disks[number].crash(self.random)
         self.disks[number].space_bytes = space_bytes
-        for ends, channel in self.channels.items():
-            if number in ends[:2]:
-                channel.clear()
-        for peer in self.alive():
-            peer.raft.lost(number)
+        self.wires.unplug(number)
         for session in self.sessions:
             if session.face is not None and session.face.node is node:
                 session.disconnect()
@@ -185,19 +189,6 @@ class GroupWorld:
 
     # Network
 
-    def is_open(self, source: int, target: int) -> bool:
-        return (source, target) not in self.cut and self.nodes.get(target) is not None
-
-    def send(self, source: int, target: int, lane: int, batch: bytes) -> None:
-        if self.is_open(source, target) and self.nodes.get(source) is not None:
-            self.channels.setdefault((source, target, lane), deque()).append(batch)
-
-    def leads(self, member: int, leader: int, term: int, is_ready: bool) -> None:
-        if is_ready and leader == member:
-            self.leaders[member] = term
-        else:
-            self.leaders.pop(member, None)
-
     def is_up(self, node: GroupNode) -> bool:
         return self.nodes.get(node.number) is node
 
@@ -208,36 +199,6 @@ class GroupWorld:
         if not self.buries:
             return None
         return SimUndertaker(node, self.targets, Random(node.random.getrandbits(32)))
-
-    def find_leader(self) -> GroupNode | None:
-        if not self.leaders:
-            return None
-        best = max(self.leaders, key=lambda member: self.leaders[member])
-        return self.nodes[best]
-
-    def deliver(self) -> None:
-        """A batch arrives somewhere."""
-        full = [ends for ends, channel in self.channels.items() if channel]
-        if not full:
-            return
-        source, target, lane = self.random.choice(full)
-        batch = self.channels[source, target, lane].popleft()
-        node = self.nodes.get(target)
-        if node is not None and (source, target) not in self.cut:
-            node.raft.receive(source, memoryview(batch))
-
-    def break_link(self, one: int, other: int) -> None:
-        """What was under way is lost; the link is there again at once."""
-        for ends, channel in self.channels.items():
-            if ends[:2] in ((one, other), (other, one)):
-                channel.clear()
-        first, second = self.nodes.get(one), self.nodes.get(other)
-        if first is None or second is None:
-            return
-        first.raft.lost(other)
-        second.raft.lost(one)
-        if self.is_open(one, other) and self.is_open(other, one):
-            self.connect(first, second)
 
     def pass_time(self) -> None:
         self.now_ms += self.random.choice((1, 3, 10))
@@ -251,11 +212,7 @@ class GroupWorld:
             self.views.tell(self.alive())
         if self.now_ms - self.beaten_ms >= BEAT_MS:
             self.beaten_ms = self.now_ms
-            for node in self.alive():
-                for peer in self.alive():
-                    ends = (node.number, peer.number)
-                    if node is not peer and ends not in self.cut and ends[::-1] not in self.cut:
-                        node.raft.heard(peer.number)
+            self.wires.beat()
 
     # What happens
 
@@ -271,7 +228,7 @@ class GroupWorld:
             self.run_node(random.choice(alive), random.randint(1, 12))
         elif lot < 0.75:
             for _ in range(random.randint(1, 4)):
-                self.deliver()
+                self.wires.deliver()
         elif lot < 0.87:
             self.pass_time()
         elif self.targets and lot < 0.9:
@@ -314,19 +271,13 @@ class GroupWorld:
         down = [number for number in numbers if self.nodes[number] is None]
         if lot < 0.18 and len(numbers) > 1:
             one, other = random.sample(numbers, 2)
-            self.break_link(one, other)
+            self.wires.break_link(one, other)
         elif 0.18 <= lot < 0.25:
             self.fill_or_free(random.choice(numbers))
         elif lot < 0.35:
-            self.mend()
-            self.cut = {
-                (one, other)
-                for one in numbers
-                for other in numbers
-                if one != other and random.random() < 0.3
-            }
+            self.wires.cut_some(0.3)
         elif lot < 0.5:
-            self.mend()
+            self.wires.mend()
         elif lot < 0.65:
             node = self.nodes[random.choice(numbers)]
             if node is not None and random.random() < 0.5:
@@ -353,14 +304,6 @@ class GroupWorld:
         node = self.nodes[number]
         if node is not None:
             node.wal.retry()
-
-    def mend(self) -> None:
-        """All ways are open."""
-        cut, self.cut = self.cut, set()
-        for one, other in sorted(cut):
-            first, second = self.nodes.get(one), self.nodes.get(other)
-            if first is not None and second is not None:
-                self.connect(first, second)
 
     def move_leader(self) -> None:
         if self.views is not None:
@@ -469,7 +412,7 @@ class GroupWorld:
         self.is_calm = True
         for target in self.targets.values():
             target.reliable = True
-        self.mend()
+        self.wires.mend()
         for number in sorted(self.nodes):
             if self.disks[number].space_bytes >= 0:
                 self.fill_or_free(number)
@@ -548,7 +491,7 @@ class GroupWorld:
         if any(member.core.sweeps for member in members if member is not None):
             return False  # What a snapshot has made dead goes in slices.
         indexes = {int(member.applied_index) for member in members if member is not None}
-        return indexes == {int(status.last_index)} and not any(self.channels.values())
+        return indexes == {int(status.last_index)} and self.wires.is_idle()
 
     def check_leaks(self) -> None:
         for node in self.alive():

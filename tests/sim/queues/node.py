@@ -23,6 +23,7 @@ from queues.hosts.queue_core import QueueCore
 from queues.sessions.credit import CreditActor, CreditSpec
 from tests.sim.queues.flaky_disk import FlakyDisk
 from tests.sim.queues.sim_streams import SimStreams
+from tests.sim.queues.sim_timers import SimTimers
 from tests.sim.queues.sole_cluster import SoleCluster
 from tests.sim.storage.block_disk import past_cache
 from tests.sim.storage.sim_disk import SimDisk
@@ -41,31 +42,15 @@ SNAPSHOT_ENTRIES = 6
 SAVES = ((SNAPSHOT_ENTRIES, 60), (SNAPSHOT_ENTRIES, 60_000))  # entries, bytes of a batch
 
 
-class Timer:
-    """Fires when the test lets time pass (`SimNode.advance`)."""
-
-    def __init__(self, due_ms: float, callback: Callable[[], None]) -> None:
-        self.due_ms = due_ms
-        self.callback = callback
-        self.cancelled = False
-
-    def cancel(self) -> None:
-        self.cancelled = True
-
-    def fire(self) -> None:
-        if not self.cancelled:
-            self.callback()
-
-
 class SimNode:
     """One life of a node, from recovery on."""
 
     def __init__(self, disk: SimDisk, random: Random, now_ms: int) -> None:
         self.time_ms = now_ms
-        self._timers: list[Timer] = []
         self._is_complete = False
         self._disk = disk
         self.runner = StepRunner()
+        self._clock = SimTimers(self.now_ms, self.runner.post)
         self.runner.saves_late = random.random() < 0.5
         self.failed: list[BaseException] = []
         self.turn = Turn(self.runner.post, self.failed.append)
@@ -120,11 +105,11 @@ class SimNode:
             keyed,
             self._snapshots,
             self.wal,
-            self._set_timer,
+            self._clock.set,
             SimStreams(self._disk, self.runner, self.turn.begin, SimObjects(Random(0))),
             random.choice(SAVES),
         )
-        timers = Timers(self._set_timer, self.now_ms, self.turn.begin)
+        timers = Timers(self._clock.set, self.now_ms, self.turn.begin)
         self.broker = broker = Broker(
             Config(node=NodeSection(name=NODE)),
             self.clock,
@@ -156,7 +141,7 @@ class SimNode:
     def complete(self) -> None:
         """Have the definitions as they were committed; what the queues have to do first waits."""
         self._is_complete = True
-        held, self.turn._hosts = self.turn._hosts, []
+        held, self.turn.hosts = self.turn.hosts, []
         self.turn.begin()
         self._parts.join(lambda: (DeclareVhost("/"),))
         done: list[object] = []
@@ -165,7 +150,7 @@ class SimNode:
         done = []
         self._parts.definitions.propose(Batch(()), done.append)
         self.run_until(lambda: bool(done))
-        self.turn._hosts += held
+        self.turn.hosts += held
 
     def begin(self) -> None:
         """Clients may come."""
@@ -179,18 +164,10 @@ class SimNode:
     def now_ms(self) -> int:
         return self.time_ms
 
-    def _set_timer(self, delay_s: float, callback: Callable[[], None]) -> Timer:
-        timer = Timer(self.time_ms + 1000 * delay_s, callback)
-        self._timers.append(timer)
-        return timer
-
     def advance(self, ms: int) -> None:
         """Time passes, and the loop calls what is due."""
         self.time_ms += ms
-        due = [timer for timer in self._timers if timer.due_ms <= self.time_ms + 0.01]
-        self._timers = [timer for timer in self._timers if timer not in due]
-        for timer in due:
-            self.runner.post(timer.fire)
+        self._clock.pass_time()
 
     def _durable(self, lsn: int) -> None:
         self.turn.begin()

@@ -91,7 +91,7 @@ class End:
         self.keeps_on_disk = False  # no body is in memory
         self._commands: list[Command] = []
         self._chunks: list[Chunk] = []
-        self._bodies: dict[int, tuple[Chunk, int]] = {}
+        self.bodies: dict[int, tuple[Chunk, int]] = {}
         self.sinks: dict[SessionId, StreamSink] = {}
         self._waiting: dict[SessionId, StreamSink] = {}  # for bodies to be loaded
         self._inspects: list[StreamSink] = []
@@ -114,7 +114,7 @@ class End:
 
     @property
     def body_count(self) -> int:
-        return len(self._bodies)
+        return len(self.bodies)
 
     # HomeEnd
 
@@ -159,9 +159,9 @@ class End:
         if self.keeps_on_disk or self._lots.random() < 0.2:
             self._waiting[sink.session] = sink
             return None
-        chunk, index = self._bodies[first]
+        chunk, index = self.bodies[first]
         end = first + 1
-        while end < first + count and self._bodies.get(end, (None, 0))[0] is chunk:
+        while end < first + count and self.bodies.get(end, (None, 0))[0] is chunk:
             end += 1
         return View(chunk, index, first, end - first)
 
@@ -219,11 +219,11 @@ class End:
                 assert chunk.count() == effect.count
                 if isinstance(effect, Enqueued):
                     for place in range(effect.count):
-                        self._bodies[effect.message_first + place] = (chunk, place)
+                        self.bodies[effect.message_first + place] = (chunk, place)
                     confirms.append(effect)
             elif isinstance(effect, Left):
                 for seq in range(effect.first, effect.first + effect.count):
-                    del self._bodies[seq]
+                    del self.bodies[seq]
         assert not chunks
         if self.term > 0:
             self._speak(effects, confirms)

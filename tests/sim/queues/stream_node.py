@@ -1,7 +1,6 @@
 """A node with one member of one stream: real log, real log groups, real segments and readers, on a
 simulated disk and with threads that run one step at a time."""
 
-from collections.abc import Callable
 from random import Random
 from typing import Protocol
 
@@ -23,8 +22,8 @@ from raft.host import RaftHost
 from raft.recovery import Restored
 from raft.settings import Settings
 from tests.sim.queues.group_node import LOG_CREDIT, UID, Sink
-from tests.sim.queues.node import Timer
 from tests.sim.queues.sim_streams import SimStreams
+from tests.sim.queues.sim_timers import SimTimers
 from tests.sim.storage.sim_disk import SimDisk
 from tests.sim.storage.sim_keyed import SimKeyed
 from tests.sim.storage.sim_objects import SimObjects
@@ -71,7 +70,7 @@ class StreamNode:
         self.random = random
         self.runner = StepRunner()
         self.failed: list[BaseException] = []
-        self._timer_list: list[Timer] = []
+        self._clock = SimTimers(lambda: world.now_ms, self.runner.post)
         self.turn = Turn(self.runner.post, self.failed.append)
         self.wal = Wal(
             disk,
@@ -89,7 +88,7 @@ class StreamNode:
         self.wal.before_upkeep = self._end_turn
         self.turn.journal = self.journal
         self.turn.now_ms = lambda: world.now_ms
-        self.timers = Timers(self._set_timer, lambda: world.now_ms, self.turn.begin)
+        self.timers = Timers(self._clock.set, lambda: world.now_ms, self.turn.begin)
         self.shelf = SnapshotStore(SimKeyed(disk, self.runner))
         lots = Random(random.getrandbits(64))
         self.raft = RaftHost(number, self.wal, self, world.settings, lots, self.turn.begin_groups)
@@ -235,16 +234,8 @@ class StreamNode:
 
     # Time and disk
 
-    def _set_timer(self, delay_s: float, callback: Callable[[], None]) -> Timer:
-        timer = Timer(self.world.now_ms + 1000 * delay_s, callback)
-        self._timer_list.append(timer)
-        return timer
-
     def pass_time(self) -> None:
-        due = [timer for timer in self._timer_list if timer.due_ms <= self.world.now_ms + 0.01]
-        self._timer_list = [timer for timer in self._timer_list if timer not in due]
-        for timer in due:
-            self.runner.post(timer.fire)
+        self._clock.pass_time()
 
     def _durable(self, lsn: int) -> None:
         self.turn.begin()

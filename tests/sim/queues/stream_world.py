@@ -36,6 +36,7 @@ from tests.sim.queues.group_node import UID
 from tests.sim.queues.group_session import chunk_of
 from tests.sim.queues.sim_streams import CLUSTER, DIRECTORY
 from tests.sim.queues.stream_node import StreamNode
+from tests.sim.queues.switchboard import Switchboard
 from tests.sim.storage.sim_disk import Crashed, SimDisk
 from tests.sim.storage.sim_objects import SimObjects, on_no_thread
 from tests.unit.queues.fake_sink import FakeSink
@@ -213,9 +214,7 @@ class StreamWorld:
         self.wanted = tuple(range(1, count + 1))  # who is to have a member, by the definitions
         self.has_changed = False  # others than founded the group
         self.nodes: dict[int, StreamNode | None] = dict.fromkeys(self.disks)
-        self.channels: dict[tuple[int, int, int], deque[bytes]] = {}
-        self.cut: set[tuple[int, int]] = set()
-        self.leaders: dict[int, int] = {}
+        self.wires = Switchboard(self.nodes, self.random)
         self.publishers = [
             Publisher(number, b"app %d" % number, self) for number in (100, 101, 102)
         ]
@@ -232,10 +231,24 @@ class StreamWorld:
         for number in self.disks:
             self.start(number)
 
-    # Nodes
+    # Links and leaders
 
     def alive(self) -> list[StreamNode]:
-        return [node for node in self.nodes.values() if node is not None]
+        return self.wires.alive()
+
+    def find_leader(self) -> StreamNode | None:
+        return self.wires.find_leader()
+
+    def leads(self, member: int, leader: int, term: int, is_ready: bool) -> None:
+        self.wires.leads(member, leader, term, is_ready)
+
+    def is_open(self, source: int, target: int) -> bool:
+        return self.wires.is_open(source, target)
+
+    def send(self, source: int, target: int, lane: int, batch: bytes) -> None:
+        self.wires.send(source, target, lane, batch)
+
+    # Nodes
 
     def members(self) -> list[StreamNode]:
         """Nodes that run and have the member that they are to have."""
@@ -247,9 +260,7 @@ class StreamWorld:
         for other in self.disks:
             if other != number:
                 node.raft.add_peer(other)
-        for peer in self.alive():
-            if peer is not node and self.is_open(number, peer.number):
-                self.connect(node, peer)
+        self.wires.plug_in(node)
         self.follow(number)
 
     def follow(self, number: int) -> None:
@@ -300,62 +311,20 @@ class StreamWorld:
             ):
                 node.leave()
 
-    def connect(self, node: StreamNode, peer: StreamNode) -> None:
-        node.raft.connected(peer.number)
-        peer.raft.connected(node.number)
-
     def crash(self, number: int) -> None:
         """The power is gone, and what was not synced."""
         node = self.nodes[number]
         if node is None:
             return
         self.nodes[number] = None
-        self.leaders.pop(number, None)
+        self.wires.leaders.pop(number, None)
         self.disks[number] = self.disks[number].crash(self.random)
-        for ends, channel in self.channels.items():
-            if number in ends[:2]:
-                channel.clear()
-        for peer in self.alive():
-            peer.raft.lost(number)
+        self.wires.unplug(number)
         for publisher in self.publishers:
             if publisher.line is not None and publisher.line.node is node:
                 publisher.line = None
 
     # Network
-
-    def is_open(self, source: int, target: int) -> bool:
-        return (source, target) not in self.cut and self.nodes.get(target) is not None
-
-    def send(self, source: int, target: int, lane: int, batch: bytes) -> None:
-        if self.is_open(source, target) and self.nodes.get(source) is not None:
-            self.channels.setdefault((source, target, lane), deque()).append(batch)
-
-    def leads(self, member: int, leader: int, term: int, is_ready: bool) -> None:
-        if is_ready and leader == member:
-            self.leaders[member] = term
-        else:
-            self.leaders.pop(member, None)
-
-    def find_leader(self) -> StreamNode | None:
-        if not self.leaders:
-            return None
-        return self.nodes[max(self.leaders, key=lambda member: self.leaders[member])]
-
-    def deliver(self) -> None:
-        full = [ends for ends, channel in self.channels.items() if channel]
-        if full:
-            source, target, lane = self.random.choice(full)
-            batch = self.channels[source, target, lane].popleft()
-            node = self.nodes.get(target)
-            if node is not None and (source, target) not in self.cut:
-                node.raft.receive(source, memoryview(batch))
-
-    def mend(self) -> None:
-        cut, self.cut = self.cut, set()
-        for one, other in sorted(cut):
-            first, second = self.nodes.get(one), self.nodes.get(other)
-            if first is not None and second is not None:
-                self.connect(first, second)
 
     def pass_time(self) -> None:
         self.now_ms += self.random.choice((1, 3, 10))
@@ -367,11 +336,7 @@ class StreamWorld:
             self.exit_members()
         if self.now_ms - self.beaten_ms >= BEAT_MS:
             self.beaten_ms = self.now_ms
-            for node in self.alive():
-                for peer in self.alive():
-                    ends = (node.number, peer.number)
-                    if node is not peer and ends not in self.cut and ends[::-1] not in self.cut:
-                        node.raft.heard(peer.number)
+            self.wires.beat()
 
     # What happens
 
@@ -398,7 +363,7 @@ class StreamWorld:
                 self.crash(node.number)
         elif lot < 0.75:
             for _ in range(random.randint(1, 4)):
-                self.deliver()
+                self.wires.deliver()
         elif lot < 0.85:
             self.pass_time()
             self.check_tracking()
@@ -462,12 +427,9 @@ class StreamWorld:
         lot = random.random()
         down = [number for number in numbers if self.nodes[number] is None]
         if lot < 0.3:
-            self.mend()
-            self.cut = {
-                (a, b) for a in numbers for b in numbers if a != b and random.random() < 0.3
-            }
+            self.wires.cut_some(0.3)
         elif lot < 0.45:
-            self.mend()
+            self.wires.mend()
         elif lot < 0.65:
             node = self.nodes[random.choice(numbers)]
             if node is not None and random.random() < 0.5:
@@ -511,7 +473,7 @@ class StreamWorld:
         self.is_calm = True
         self.objects.is_down = False
         self.objects.fails = self.objects.tears = 0.0
-        self.mend()
+        self.wires.mend()
         for number, disk in self.disks.items():
             disk.crash_in = -1
             if self.nodes[number] is None:

@@ -92,14 +92,14 @@ class Promotion:
             letter.is_open = letter.is_open or letter.settled
             letter.settled = False
         world.states.clear()
-        world.mend()
+        world.wires.mend()
         for number, disk in sorted(world.disks.items()):
             disk.crash_in = -1
             if disk.space_bytes >= 0:
                 world.fill_or_free(number)
         world.is_calm = True
         self.views.promotes_always = True
-        world.run_until("a promoted mirror", lambda: self.survivor in world.leaders)
+        world.run_until("a promoted mirror", lambda: self.survivor in world.wires.leaders)
         after = messages_of(self.promoted, next_seq)
         world.loss_count = len(before - after)
         assert not after - before, "a message that was acknowledged is there again"

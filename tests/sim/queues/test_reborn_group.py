@@ -51,7 +51,7 @@ class Loss:
         self.processes = {int(each.session) >> 64 for each in world.sessions}
         for session in list(world.sessions):
             world.abandon(session)
-        world.mend()
+        world.wires.mend()
         for number, disk in sorted(world.disks.items()):  # What was still to break does not.
             disk.crash_in = -1
             if disk.space_bytes >= 0:
@@ -103,7 +103,7 @@ class Loss:
 
     def leads_alone(self) -> bool:
         """As another incarnation."""
-        return self.world.leaders.get(self.survivor, 0) > self.world.reborn[0]
+        return self.world.wires.leaders.get(self.survivor, 0) > self.world.reborn[0]
 
 
 def lost(seed: int) -> Loss:
@@ -119,7 +119,7 @@ def test_the_survivor_goes_on_with_all_it_had_and_grows_again(seed: int) -> None
     term = loss.recover()
     world.is_calm = True  # Of one member a crash is a matter of its own.
     world.run_until("the survivor to lead", loss.leads_alone)
-    assert world.leaders[loss.survivor] > term
+    assert world.wires.leaders[loss.survivor] > term
     assert not loss.sessions_of_before()
     for number in sorted(world.nodes):
         if number != loss.survivor:
@@ -141,7 +141,7 @@ def test_members_of_before_that_come_back_together_are_never_heard(seed: int) ->
         world.start(number)
 
     def are_led() -> bool:
-        return any(number in world.leaders for number in others)
+        return any(number in world.wires.leaders for number in others)
 
     def can_elect() -> bool:
         return all(loss.counts_on(others, each) for each in others)
@@ -154,7 +154,7 @@ def test_members_of_before_that_come_back_together_are_never_heard(seed: int) ->
     assert node is not None and node.member is not None and node.member.is_leading
     status = node.member.status()
     assert status is not None and status.config == Config((loss.survivor,))
-    assert max(world.leaders.values()) == world.leaders[loss.survivor] > term
+    assert max(world.wires.leaders.values()) == world.wires.leaders[loss.survivor] > term
     world.ignorant.clear()
     world.run_until("the end of those of before", lambda: not any(map(loss.is_of_before, others)))
     world.want(sorted(world.nodes))
@@ -177,7 +177,7 @@ def test_a_crash_at_any_moment_of_it_changes_nothing(seed: int) -> None:
         world.crash(loss.survivor)
         world.start(loss.survivor)
     world.run_until("the survivor to lead", loss.leads_alone)
-    assert world.leaders[loss.survivor] > term
+    assert world.wires.leaders[loss.survivor] > term
     for number in sorted(world.nodes):
         if number != loss.survivor:
             world.start(number)
@@ -189,7 +189,7 @@ def check_nothing_was_doubled(loss: Loss) -> None:
     """Who comes then takes all there is, once; it is all that was confirmed, if the survivor had
     all of that. All members are the same in the end."""
     world = loss.world
-    world.mend()
+    world.wires.mend()
     world.run_until("an end of those that are gone", world.bury)
     last = world.new_session()
     world.sessions = [last]

@@ -344,11 +344,11 @@ class World:
 
     def check_entries(self) -> None:
         """Nothing but the definitions and births of queues has entries."""
-        assert set(self.node.wal._ledger.entries) <= {METADATA_OWNER, BIRTHS_OWNER}
+        assert set(self.node.wal.ledger.entries) <= {METADATA_OWNER, BIRTHS_OWNER}
 
     def entry_bytes(self) -> int:
         """What the definitions claim of the log."""
-        return sum(group.byte_count() for group in self.node.wal._ledger.entries.values())
+        return sum(group.byte_count() for group in self.node.wal.ledger.entries.values())
 
     def journaled_bytes(self) -> int:
         return sum(

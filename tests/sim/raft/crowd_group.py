@@ -65,7 +65,7 @@ class Land(Protocol):
 
 
 class CrowdGroup:
-    """Keeps `Surroundings` and `Workplace`. `members`: by node, also those that have left."""
+    """Keeps `MemberWorld` and `Workplace`. `members`: by node, also those that have left."""
 
     def __init__(self, land: Land, uid: int, incarnation: int, config: Config) -> None:
         self.land = land

@@ -6,7 +6,7 @@ from typing import Protocol
 from raft.entries import Entry, SnapshotPoint
 from raft.settings import Settings
 from tests.sim.raft.log_drive import LogDrive
-from tests.sim.raft.member import Surroundings
+from tests.sim.raft.member import MemberWorld
 from tests.sim.raft.stored_member import StoredMember
 
 
@@ -26,7 +26,7 @@ class CrowdMember(StoredMember):
     def __init__(
         self,
         home: Home,
-        group: Surroundings,
+        group: MemberWorld,
         birth: SnapshotPoint,
         settings: Settings,
         uid: int,

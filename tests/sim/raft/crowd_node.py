@@ -22,6 +22,7 @@ from raft.log_group import Found
 from raft.settings import Settings
 from tests.sim.raft.crowd_member import CrowdMember
 from tests.sim.raft.log_drive import LogDrive
+from tests.sim.raft.surroundings import later_in_life
 from tests.sim.storage.queues_model import Queues
 from tests.sim.storage.sim_disk import is_out_of_space
 from warren.storage.record import DELETED
@@ -139,18 +140,7 @@ class CrowdNode:
             member.appended_lsn = 0  # The next process counts from zero.
 
     def _later(self, delay: int, action: Callable[[], None]) -> None:
-        """For as long as this process lives."""
-        epoch = self.epoch
-
-        def run() -> None:
-            if self.epoch != epoch:
-                return
-            if self.world.paused_for(self.number):
-                self.world.later(self.world.paused_for(self.number), run)
-            else:
-                action()
-
-        self.world.later(delay, run)
+        later_in_life(self.world, self, delay, action)
 
     # Groups
 

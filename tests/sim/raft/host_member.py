@@ -31,7 +31,7 @@ from tests.sim.raft.machine import (
     read_slices,
     slices_of,
 )
-from tests.sim.raft.member import HELD_LOOK, Asked, Member, Surroundings
+from tests.sim.raft.member import HELD_LOOK, Asked, Member, MemberWorld
 from tests.sim.raft.restoring import INCARNATION, Begin
 
 GROUP: Final = 77
@@ -43,7 +43,7 @@ class HostMember(Member):
     def __init__(
         self,
         number: int,
-        world: Surroundings,
+        world: MemberWorld,
         birth: SnapshotPoint,
         settings: Settings,
         uid: int = GROUP,

@@ -25,35 +25,24 @@ from raft.messages import (
 from raft.ready import Load, LoadSlice, Read, Ready
 from raft.settings import Settings
 from raft.status import LEADER
-from tests.sim.raft.faults import Faults
 from tests.sim.raft.log_disk import EntryRecord, LogDisk, StoredSnapshot
 from tests.sim.raft.machine import Machine, State, numbers_of, read_slices, slices_of
 from tests.sim.raft.restoring import Begin, restored
+from tests.sim.raft.surroundings import Surroundings, later_in_life
 from tests.sim.raft.truth import Truth, has_durably
 
 HELD_LOOK = 5  # a disk that is held is asked again so soon
 
 
-class Surroundings(Protocol):
+class MemberWorld(Surroundings, Protocol):
     """What a member needs of its world."""
 
     truth: Truth
     disks: dict[int, LogDisk]
 
     @property
-    def random(self) -> Random: ...
-
-    @property
-    def now(self) -> int: ...
-
-    @property
-    def faults(self) -> Faults: ...
-
-    @property
     def held(self) -> set[int]:
         """Members whose disks sync nothing for now."""
-
-    def later(self, delay: int, action: Callable[[], None]) -> None: ...
 
     def send(self, source: int, target: int, message: Message) -> None: ...
 
@@ -64,8 +53,6 @@ class Surroundings(Protocol):
     def send_batch(self, source: int, target: int, content: bytes) -> None: ...
 
     def paused_for(self, number: int) -> int: ...
-
-    def tells(self, text: str) -> None: ...
 
     def is_heard(self, leader: int, term: int, since: int, voters: Sequence[int]) -> bool: ...
 
@@ -107,7 +94,7 @@ class Member:
     """`core` is None while the member is down."""
 
     def __init__(
-        self, number: int, world: Surroundings, birth: SnapshotPoint, settings: Settings
+        self, number: int, world: MemberWorld, birth: SnapshotPoint, settings: Settings
     ) -> None:
         self.number = number
         self.world = world
@@ -174,18 +161,7 @@ class Member:
         self.world.truth.lost(self.disk, self.world.disks.values())
 
     def _later(self, delay: int, action: Callable[[], None]) -> None:
-        """For as long as this process lives."""
-        epoch = self.epoch
-
-        def run() -> None:
-            if self.epoch != epoch:
-                return
-            if self.world.paused_for(self.number):
-                self.world.later(self.world.paused_for(self.number), run)
-            else:
-                action()
-
-        self.world.later(delay, run)
+        later_in_life(self.world, self, delay, action)
 
     # Turns
 

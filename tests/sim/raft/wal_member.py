@@ -5,7 +5,7 @@ from collections.abc import Callable
 from raft.entries import SnapshotPoint
 from raft.settings import Settings
 from tests.sim.raft.log_drive import LogDrive
-from tests.sim.raft.member import Surroundings
+from tests.sim.raft.member import MemberWorld
 from tests.sim.raft.restoring import Begin
 from tests.sim.raft.stored_member import StoredMember
 
@@ -14,7 +14,7 @@ class WalMember(StoredMember):
     """Keeps `LogUser`, too."""
 
     def __init__(
-        self, number: int, world: Surroundings, birth: SnapshotPoint, settings: Settings
+        self, number: int, world: MemberWorld, birth: SnapshotPoint, settings: Settings
     ) -> None:
         super().__init__(number, world, birth, settings)
         self.ever = {}

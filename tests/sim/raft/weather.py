@@ -3,30 +3,19 @@
 Machines crash, stall and come back; parts of the network are cut off; the failure detector errs.
 """
 
-from collections.abc import Callable
-from random import Random
 from typing import Protocol
 
 from tests.sim.raft.detector import Detector
-from tests.sim.raft.faults import Faults
 from tests.sim.raft.network import Network
+from tests.sim.raft.surroundings import Surroundings
 from tests.sim.raft.work import Work
 from tests.sim.raft.world import World
 
 FAULT_EVERY = 60
 
 
-class Exposed(Protocol):
+class Exposed(Surroundings, Protocol):
     """Machines and what is between them."""
-
-    @property
-    def random(self) -> Random: ...
-
-    @property
-    def now(self) -> int: ...
-
-    @property
-    def faults(self) -> Faults: ...
 
     @property
     def network(self) -> Network: ...
@@ -35,10 +24,6 @@ class Exposed(Protocol):
     def detector(self) -> Detector: ...
 
     def numbers(self) -> list[int]: ...
-
-    def later(self, delay: int, action: Callable[[], None]) -> None: ...
-
-    def tells(self, text: str) -> None: ...
 
     def crash(self, number: int, down_for: int = 0) -> None: ...
 

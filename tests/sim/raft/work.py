@@ -5,16 +5,15 @@ come, go and hand over.
 """
 
 from collections.abc import Callable
-from random import Random
 from typing import Protocol
 
 from raft.core import Raft
 from raft.entries import Config, SnapshotPoint
 from raft.membership import AddLearner, AddVoter, Change, Refused, RemoveMember
 from raft.status import LEADER
-from tests.sim.raft.faults import Faults
 from tests.sim.raft.machine import publish, settle
 from tests.sim.raft.member import Member
+from tests.sim.raft.surroundings import Surroundings
 
 WORK_EVERY = 8
 ALIVE_MAX = 30
@@ -22,17 +21,8 @@ BULK_MAX = 300  # messages that are settled and never were
 JOINING_CONFIG = Config(())  # of a member that has not heard of any
 
 
-class Workplace(Protocol):
+class Workplace(Surroundings, Protocol):
     """A group and its world."""
-
-    @property
-    def random(self) -> Random: ...
-
-    @property
-    def now(self) -> int: ...
-
-    @property
-    def faults(self) -> Faults: ...
 
     @property
     def members(self) -> dict[int, Member]: ...
@@ -42,10 +32,6 @@ class Workplace(Protocol):
     def leaders(self) -> list[Member]: ...
 
     def is_paused(self, number: int) -> bool: ...
-
-    def later(self, delay: int, action: Callable[[], None]) -> None: ...
-
-    def tells(self, text: str) -> None: ...
 
     def newcomer(self) -> int: ...
 
