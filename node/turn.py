@@ -67,7 +67,7 @@ class Turn:
         self._call_soon = call_soon
         self.stages = Stages(clock_s, cpu_s)
         self._on_failure = on_failure  # we are wrong, and it is unknown how far the turn came
-        self._hosts: list[Steppable] = []
+        self.hosts: list[Steppable] = []  # marked, to be stepped in the next round
         self._later: dict[Steppable, None] = {}  # each once, however often it asked
         self._endpoints: list[Flushable] = []
         self._groups_due = False
@@ -100,7 +100,7 @@ class Turn:
             self._run_guarded()
 
     def mark_host(self, host: Steppable) -> None:
-        self._hosts.append(host)
+        self.hosts.append(host)
         if not self._scheduled:
             self.begin()
 
@@ -174,7 +174,7 @@ class Turn:
         for endpoint in endpoints:
             endpoint.flush()
         stages.end_of(SOCKETS)
-        if len(self._hosts) > 0:
+        if len(self.hosts) > 0:
             # What the flush settled (automatic acknowledgement) belongs to the same turn.
             self._step_hosts(now_ms)
             stages.end_of(QUEUES)
@@ -191,10 +191,10 @@ class Turn:
             # Another one comes first each time: the first ones may use up what a turn allows.
             later = list(self._later)
             first = self.count % len(later)
-            self._hosts.extend(later[first:])
-            self._hosts.extend(later[:first])
+            self.hosts.extend(later[first:])
+            self.hosts.extend(later[:first])
             self._later = {}
-        if len(self._hosts) > 0 or len(self._endpoints) > 0 or self._groups_due:
+        if len(self.hosts) > 0 or len(self._endpoints) > 0 or self._groups_due:
             self.begin()
 
     def _run_groups(self, journal: Journal, now_ms: int) -> None:
@@ -207,7 +207,7 @@ class Turn:
         while self._groups_due and rounds < GROUP_ROUNDS_MAX:
             self._groups_due = False
             groups.end_turn()
-            if len(self._hosts) > 0:
+            if len(self.hosts) > 0:
                 self._step_hosts(now_ms)
             journal.end_turn(now_ms)
             rounds += 1
@@ -217,9 +217,9 @@ class Turn:
 
     def _step_hosts(self, now_ms: int) -> None:
         rounds: i64 = 0
-        while len(self._hosts) > 0 and rounds < STEPS_MAX:
-            hosts = self._hosts
-            self._hosts = []
+        while len(self.hosts) > 0 and rounds < STEPS_MAX:
+            hosts = self.hosts
+            self.hosts = []
             self._stepping = True
             for host in hosts:
                 host.step(now_ms)

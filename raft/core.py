@@ -24,6 +24,7 @@ from raft.election import Election
 from raft.entries import COMMAND, CONFIG, NOOP, TERM_MAX, Config, Entry, HardState, SnapshotPoint
 from raft.incoming import Incoming
 from raft.leading import Leadership
+from raft.log import Log
 from raft.membership import Change, Refused, changed, encode_config, promoted
 from raft.messages import (
     AppendRequest,
@@ -110,6 +111,11 @@ class Raft:
     @property
     def config(self) -> Config:
         return self._replica.configs.current
+
+    @property
+    def log(self) -> Log:
+        """The entries that this member has."""
+        return self._log
 
     @property
     def last_index(self) -> int:

@@ -186,7 +186,7 @@ class Group:
             return None
         place = self.raft.propose(parts, attached)
         if place is not None:
-            self._opened(place)
+            self.opened(place)
         return place
 
     def change(self, change: Change) -> tuple[int, int] | Refused:
@@ -194,10 +194,10 @@ class Group:
         assert not self.is_closed
         answer = self.raft.propose_change(change)
         if not isinstance(answer, Refused):
-            self._opened(answer)
+            self.opened(answer)
         return answer
 
-    def _opened(self, place: tuple[int, int]) -> None:
+    def opened(self, place: tuple[int, int]) -> None:
         self.own_term = place[1]
         self._proposed.open(place[0], place[1])
         self._counters.proposals += 1

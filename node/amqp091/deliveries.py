@@ -197,7 +197,7 @@ class Deliveries:
         self.consumers[number] = consumer
         self.by_tag[tag] = consumer
         self.hosts[host.uid] = host
-        credit = self._allowance(consumer, self._room())
+        credit = self._allowance(consumer, self.room())
         if credit == 0:
             self._wait(consumer)
         consumer.granted = credit
@@ -257,11 +257,15 @@ class Deliveries:
         held: i64 = 0 if self.transaction is None else self.transaction.settled_count
         return self.unacked.count + held
 
+    def waiting(self) -> list[Pending]:
+        """Deliveries that are not written yet, the oldest first."""
+        return self._pending[self._head :]
+
     def _take_waiting(self, consumers: list[Consumer091]) -> dict[int, list[tuple[int, int]]]:
         """Drop the deliveries that wait for these consumers; return their messages, by number."""
         taken: dict[int, list[tuple[int, int]]] = {each.number: [] for each in consumers}
         kept: list[Pending] = []
-        for pending in self._pending[self._head :]:
+        for pending in self.waiting():
             runs = taken.get(pending.consumer.number)
             if runs is None:
                 kept.append(pending)
@@ -333,7 +337,7 @@ class Deliveries:
     def _keep_within(self, consumer: Consumer091, first: i64, count: i64) -> i64:
         """Return to the queue what is over the channel's limit; how many messages are kept."""
         self._release(consumer, count)
-        room = self._room()
+        room = self.room()
         kept = min(count, max(room, 0))
         if consumer.no_ack:
             kept = count if room > 0 else 0
@@ -364,7 +368,7 @@ class Deliveries:
         # A count above `granted` answers a larger grant from before the limit was lowered.
         if consumer.probing > 0 and (delivery_count == 0 or delivery_count >= consumer.granted):
             self._release(consumer, consumer.probing)
-            standing = self._allowance(consumer, max(self._room(), 1))
+            standing = self._allowance(consumer, max(self.room(), 1))
             if standing > 0:
                 self._grant_beyond(consumer, standing, False)
         if consumer.limited and consumer.granted <= consumer.delivered:
@@ -576,7 +580,7 @@ class Deliveries:
                 self._grant_beyond(consumer, self._allowance(consumer, 0), False)
         self._share()
 
-    def _room(self) -> i64:
+    def room(self) -> i64:
         """How many more messages the channel's limit allows, beside what is reserved."""
         return self.limit - self._held - self._reserved
 
@@ -613,7 +617,7 @@ class Deliveries:
 
         If a consumer has used up its own prefetch it goes on waiting, and the others share.
         """
-        room = self._room()
+        room = self.room()
         if room <= 0 or len(self._line) == 0:
             return
         takers: i64 = 0

@@ -200,7 +200,7 @@ class Transactions:
             self._roll_back(found)
             self._forget(found)
             answer(None)
-        elif not self._route_posted(found):
+        elif not self.route_posted(found):
             return False
         else:
             self._commit(found, answer)
@@ -276,7 +276,7 @@ class Transactions:
 
     # Ends
 
-    def _route_posted(self, found: LocalTransaction) -> bool:
+    def route_posted(self, found: LocalTransaction) -> bool:
         """Go on with the routes of a commit; return whether they are complete.
 
         If definitions change before they are, start again; after ROUTE_TRIES finish in one turn.

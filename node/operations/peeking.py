@@ -129,7 +129,7 @@ class Peeking:
         about = (queue.uid, offset, min(count, COUNT_MAX), min(payload_bytes, PAYLOAD_MAX))
         operating = self._broker.operating
         if operating.is_led_here(int(queue.uid)):
-            return [each async for each in self._messages(*about)]
+            return [each async for each in self.messages(*about)]
         return [Peeked(*part) for part in await ask_leader(operating, queue, PEEK, about)]
 
     async def browse(self, queue: Queue, level: int, seq: int, count: int) -> list[Browsed]:
@@ -144,7 +144,7 @@ class Peeking:
     async def _asked(self, asker: int, about: Any) -> AsyncIterator[object]:
         uid, offset, count, payload_bytes = about
         self._check_led(uid)
-        async for each in self._messages(uid, offset, count, payload_bytes):
+        async for each in self.messages(uid, offset, count, payload_bytes):
             yield astuple(each)
 
     async def _asked_browse(self, asker: int, about: Any) -> AsyncIterator[object]:
@@ -179,7 +179,7 @@ class Peeking:
             if size >= ANSWER_BYTES:
                 return
 
-    async def _messages(
+    async def messages(
         self, uid: int, offset: int, count: int, payload_bytes: int
     ) -> AsyncIterator[Peeked]:
         host = self._broker.queues.hosts.awake.get(uid)

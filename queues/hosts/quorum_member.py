@@ -178,8 +178,8 @@ class QuorumMember:
         )
         self._snapshot_entries: i64 = snapshot_entries
         self._snapshot_rest_ms: i64 = snapshot_rest_ms
-        self._snapshot_ms: i64 = 0  # when the last one was taken, by the machine's clock
-        self._unsaved_bytes: i64 = 0  # of entries since then
+        self.snapshot_ms: i64 = 0  # when the last one was taken, by the machine's clock
+        self.unsaved_bytes: i64 = 0  # of entries since then
 
     # What listings and sessions see
 
@@ -483,7 +483,7 @@ class QuorumMember:
         for entry in entries:
             self.applied_index = entry.index
             for part in entry.parts:
-                self._unsaved_bytes += len(part)
+                self.unsaved_bytes += len(part)
             if entry.kind == COMMAND:
                 self._apply(entry)
             elif entry.kind == CONFIG:
@@ -752,16 +752,16 @@ class QuorumMember:
             and (group.raft.is_sending_snapshot or self._is_snapshot_new(machine.now_ms))
         ):
             return
-        self._snapshot_ms = machine.now_ms
-        self._unsaved_bytes = 0
+        self.snapshot_ms = machine.now_ms
+        self.unsaved_bytes = 0
         point = group.snapshot_point(int(self.applied_index))
         outgoing.take(Standing(point, machine.next_seq, self._birth), machine)
         outgoing.write(group.raft.durable_index, self._saved)
 
     def _is_snapshot_new(self, now_ms: i64) -> bool:
         """Whether so little has come since the last one that it may do for a while."""
-        rested_ms = now_ms - self._snapshot_ms
-        return 0 <= rested_ms < self._snapshot_rest_ms and self._unsaved_bytes < LATE_BYTES
+        rested_ms = now_ms - self.snapshot_ms
+        return 0 <= rested_ms < self._snapshot_rest_ms and self.unsaved_bytes < LATE_BYTES
 
     def _saved(self, point: SnapshotPoint) -> None:
         if self._group is not None:

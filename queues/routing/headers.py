@@ -89,6 +89,10 @@ class Headers:
     def is_empty(self) -> bool:
         return not self._entries
 
+    def fullest(self) -> int:
+        """Under the header that most bindings are filed under: how many a message may meet."""
+        return max(map(len, self._file.values()), default=0)
+
     def _least_used(self, wanted: list[Wanted]) -> Wanted:
         best = wanted[0]
         best_count = len(self._file.get(best, ()))

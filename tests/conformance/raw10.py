@@ -93,7 +93,7 @@ class Raw10:
     """One socket. Invariant: `_input` begins with a frame."""
 
     def __init__(self, host: str, port: int) -> None:
-        self._socket = socket.create_connection((host, port), SECONDS)
+        self.socket = socket.create_connection((host, port), SECONDS)
         self._input = b""
         self.next_id = 0  # of the next delivery that is sent
 
@@ -101,14 +101,14 @@ class Raw10:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._socket.close()
+        self.socket.close()
 
     def cut(self) -> None:
         """Close the socket with nothing said."""
-        self._socket.close()
+        self.socket.close()
 
     def send(self, data: bytes) -> None:
-        self._socket.sendall(data)
+        self.socket.sendall(data)
 
     def frame(self, code: int, *fields: object, channel: int = 0, payload: bytes = b"") -> bytes:
         body = encode(described(code, *fields)) + payload
@@ -121,7 +121,7 @@ class Raw10:
     def take(self, size: int) -> bytes:
         while len(self._input) < size:
             try:
-                data = self._socket.recv(65536)
+                data = self.socket.recv(65536)
             except ConnectionResetError as error:
                 raise PeerClosed from error
             if not data:

@@ -49,7 +49,7 @@ def test_a_client_of_amqp_1_0_that_still_sends_reads_the_close(own_broker: Broke
         client.call(raw10.CLOSE)
         client.expect(raw10.CLOSE)
         assert client.closed()
-        send_on(client._socket)
+        send_on(client.socket)
 
 
 def test_a_closed_connection_is_listed_no_more_while_its_client_keeps_the_socket(

@@ -51,8 +51,8 @@ class Behind:
     """A bare client whose connection begins with a header of a proxy."""
 
     def __init__(self, node: Node, header: bytes) -> None:
-        self._socket = socket.create_connection((node.host, node.port), 10)
-        self._socket.sendall(header + HEADER)
+        self.socket = socket.create_connection((node.host, node.port), 10)
+        self.socket.sendall(header + HEADER)
         self._received = b""
 
     def __enter__(self) -> "Behind":
@@ -60,7 +60,7 @@ class Behind:
         return self
 
     def __exit__(self, *failure: object) -> None:
-        self._socket.close()
+        self.socket.close()
 
     def login(self, user: str, password: str) -> Frame:
         """Say who it is, with the capability to hear why not; the answer."""
@@ -68,7 +68,7 @@ class Behind:
         properties = long(short("capabilities") + b"F" + long(capability))
         response = long(b"\0%s\0%s" % (user.encode(), password.encode()))
         arguments = properties + short("PLAIN") + response + short("en_US")
-        self._socket.sendall(method(0, START_OK, arguments))
+        self.socket.sendall(method(0, START_OK, arguments))
         return self.next_frame()
 
     def next_frame(self) -> Frame:
@@ -78,7 +78,7 @@ class Behind:
 
     def _exactly(self, size: int) -> bytes:
         while len(self._received) < size:
-            chunk = self._socket.recv(65536)
+            chunk = self.socket.recv(65536)
             assert chunk, "the broker closed the socket"
             self._received += chunk
         taken, self._received = self._received[:size], self._received[size:]
@@ -168,11 +168,11 @@ def test_a_node_has_no_more_channels_than_it_may_have(node: Node) -> None:
     with Behind(node, SIGNATURE + b"\x20\x00\x00\x00") as client:
         assert client.login("guest", "guest").method == (10, 30)
         tune_ok = struct.pack(">HIH", 2047, 131072, 0)
-        client._socket.sendall(method(0, (10, 31), tune_ok))
-        client._socket.sendall(method(0, (10, 40), short("/") + short("") + b"\x00"))
+        client.socket.sendall(method(0, (10, 31), tune_ok))
+        client.socket.sendall(method(0, (10, 40), short("/") + short("") + b"\x00"))
         assert client.next_frame().method == (10, 41)
         for number in range(1, 5):
-            client._socket.sendall(method(number, (20, 10), short("")))
+            client.socket.sendall(method(number, (20, 10), short("")))
         opened = [client.next_frame() for _ in range(4)]
         assert [each.method for each in opened[:3]] == [(20, 11)] * 3
         code, text = opened[3].reply

@@ -46,6 +46,7 @@ PRIVATE_WORDS: Final = re.compile(
     r"|sexton|strands?|undertaker|visitors?|burials?|farewell)\b",
     re.IGNORECASE,
 )
+PRIVATE: Final = re.compile(r"_[a-z]")
 BANNED_IMPORTS: Final = frozenset({"pickle", "marshal", "shelve", "dill", "cloudpickle"})
 BANNED_CALLS: Final = frozenset({"eval", "exec"})
 
@@ -84,12 +85,13 @@ class Facts:
     calls: list[tuple[int, str]]  # of names: line, name
     asks_for_unions: list[int]  # lines of `isinstance(x, A | B)`
     swallows: list[int]  # lines of handlers that take any error, or do nothing
+    private: list[tuple[int, str, bool]]  # attributes `_x`: line, name, whether of `self`
 
 
 @cache
 def facts(path: Path) -> Facts:
     tree = ast.parse(path.read_text("utf-8"), str(path))
-    found = Facts(ast.get_docstring(tree) or "", [], [], [], [], [])
+    found = Facts(ast.get_docstring(tree) or "", [], [], [], [], [], [])
     for node in ast.walk(tree):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             length = (node.end_lineno or 0) - node.lineno + 1
@@ -103,6 +105,10 @@ def facts(path: Path) -> Facts:
             found.calls.append((node.lineno, node.func.id))
             if node.func.id == "isinstance" and isinstance(node.args[1], ast.BinOp):
                 found.asks_for_unions.append(node.lineno)
+        elif isinstance(node, ast.Attribute) and PRIVATE.match(node.attr):
+            whose = node.value.func if isinstance(node.value, ast.Call) else node.value
+            is_own = isinstance(whose, ast.Name) and whose.id in ("self", "cls", "super")
+            found.private.append((node.lineno, node.attr, is_own))
         elif isinstance(node, ast.Try):
             found.swallows.extend(swallowing(node))
     return found
@@ -183,6 +189,26 @@ def test_no_error_is_swallowed() -> None:
         for line in facts(path).swallows
     ]
     assert found == []
+
+
+def test_tests_touch_no_private_field_of_a_module() -> None:
+    """Insides of other libraries are free: names that no module of ours gives to its own objects.
+
+    Tests of real processes cannot reach ours.
+    """
+    ours = {
+        name
+        for path in python_files(*PACKAGES)
+        for _, name, is_own in facts(path).private
+        if is_own
+    }
+    found = [
+        f"{relative(path)}:{line} {name}"
+        for path in python_files("tests/unit", "tests/sim", "tests/faults", "tests/golden", "bench")
+        for line, name, is_own in facts(path).private
+        if name in ours and not is_own
+    ]
+    assert found == [], "ask for public behaviour, or make it public"
 
 
 def test_a_todo_names_its_issue() -> None:

@@ -87,7 +87,7 @@ class Host(Protocol):
 class Upkeep:
     """See the module.
 
-    `_busy` while another thread drops a file, `_copying` while one is at work on `_compaction`.
+    `_busy` while another thread drops a file, `_copying` while one is at work on `compaction`.
     What is dead goes while something is being rewritten, but not what is read for that.
     """
 
@@ -117,15 +117,15 @@ class Upkeep:
         self._copying = False
         self._closed = False
         self._resting = False  # something failed: no compaction for a while,
-        self._drop_stuck = False  # or not even `_dropping` goes on
+        self._drop_stuck = False  # or not even `dropping` goes on
         self._unread: deque[LogFile] = deque()  # to be read again, each alone
         self._drops: deque[LogFile] = deque()
-        self._dropping: LogFile | None = None
+        self.dropping: LogFile | None = None
         self._debts: Debts | None = None  # of what is being dropped
         self._wait_lsn = 0  # durable so far, and the file may go
         self._round_bytes = 0  # repeated in this round of drops
         self._said_bytes = 0  # and in the last one
-        self._compaction: Compaction | None = None
+        self.compaction: Compaction | None = None
         self._begin_lsn = 0  # durable so far, and everything in the sources was applied
         self._behind_since_s = 0.0
         self._aged_lsn = -1  # appended so far, and a thin file that is waited for may be rewritten
@@ -140,7 +140,7 @@ class Upkeep:
         return not (self._woken or self._works())
 
     def _works(self) -> bool:
-        return bool(self._drops) or self._dropping is not None or self._compaction is not None
+        return bool(self._drops) or self.dropping is not None or self.compaction is not None
 
     @property
     def behind_s(self) -> float:
@@ -153,7 +153,7 @@ class Upkeep:
         return excess(self._ledger.sealed(self._host.durable_lsn)) <= self._slack_bytes // 4
 
     def is_rewriting(self, file_id: int) -> bool:
-        compaction = self._compaction
+        compaction = self.compaction
         return compaction is not None and any(file.id == file_id for file in compaction.sources)
 
     def wake(self) -> None:
@@ -164,9 +164,9 @@ class Upkeep:
 
     def durable(self, lsn: int) -> None:
         """The log is durable up to `lsn`."""
-        may_drop = self._dropping is not None and not self._busy and not self._drop_stuck
+        may_drop = self.dropping is not None and not self._busy and not self._drop_stuck
         drops = may_drop and lsn >= self._wait_lsn
-        copies = self._compaction is not None and not self._copying and lsn >= self._begin_lsn
+        copies = self.compaction is not None and not self._copying and lsn >= self._begin_lsn
         ages = 0 <= self._aged_lsn <= lsn
         if ages:
             self._aged_lsn = -1
@@ -175,9 +175,14 @@ class Upkeep:
         if self._pace.is_on:
             self._judge()
 
+    @property
+    def is_pacing(self) -> bool:
+        """Whether publishers may go only as fast as files are rewritten."""
+        return self._pace.is_on
+
     def unpinned(self, file: LogFile) -> None:
         """No read of the file is open any more."""
-        if file is self._dropping:
+        if file is self.dropping:
             self.wake()
 
     def sealed(self) -> None:
@@ -204,32 +209,32 @@ class Upkeep:
 
     def close_files(self) -> None:
         """After the threads have stopped; what was being made is removed at the next start."""
-        if self._compaction is not None:
-            self._compaction.close()
+        if self.compaction is not None:
+            self.compaction.close()
 
     def turn(self) -> None:
         self._woken = False
         if self._closed or (self._busy and self._copying):
             return
         self._host.begin_upkeep()
-        if self._compaction is None and not self._resting:
+        if self.compaction is None and not self._resting:
             self._choose_sources()
-        elif self._compaction is not None and not self._copying:
-            self._begin_reading(self._compaction)
+        elif self.compaction is not None and not self._copying:
+            self._begin_reading(self.compaction)
         if self._busy or self._drop_stuck:
             return
-        if self._dropping is None and not self._drops:
+        if self.dropping is None and not self._drops:
             self._choose_drops()
-        if self._dropping is None and self._drops:
+        if self.dropping is None and self._drops:
             self._begin_drop(self._drops.popleft())
-        if self._dropping is not None:
-            self._go_on_dropping(self._dropping)
-        elif not self._resting and self._compaction is None:
+        if self.dropping is not None:
+            self._go_on_dropping(self.dropping)
+        elif not self._resting and self.compaction is None:
             self._host.heal(PLACE)
 
     def _choose_drops(self) -> None:
         """Dead files, but for those that are being read."""
-        busy_with = self._compaction.sources if self._compaction is not None else []
+        busy_with = self.compaction.sources if self.compaction is not None else []
         sealed = self._ledger.sealed(self._host.durable_lsn)
         dead = [file for file in sealed if file.live <= 0 and file not in busy_with]
         if dead and sum([file.size for file in dead]) >= FREED_TIMES * self._said_bytes:
@@ -299,7 +304,7 @@ class Upkeep:
         if not works and not self._hurries and not self.is_behind:
             return
         appended_lsn = self._host.appended_lsn
-        if works and self._compaction is not None:
+        if works and self.compaction is not None:
             # With what is dead and on its way out.
             over = excess(self._ledger.sealed(self._host.durable_lsn))
             self._pace.see(over, over + self._coming(), appended_lsn)
@@ -338,7 +343,7 @@ class Upkeep:
 
     def _too_many_dead(self) -> bool:
         """Whether files that are on their way out take too much."""
-        drops = self._dropping is not None or bool(self._drops)
+        drops = self.dropping is not None or bool(self._drops)
         if not drops or self._drop_stuck:
             return False
         return excess(self._ledger.sealed(self._host.durable_lsn)) > self._slack_bytes
@@ -346,7 +351,7 @@ class Upkeep:
     # Dropping.
 
     def _begin_drop(self, file: LogFile) -> None:
-        self._dropping = file
+        self.dropping = file
         self._debts = Debts(file, self._host, self._ledger, self._owners, self.tally)
         self._wait_lsn = 0
 
@@ -370,7 +375,7 @@ class Upkeep:
 
     def _dropped(self, file: LogFile, recycled: bool) -> None:
         self._busy = False
-        self._dropping = None
+        self.dropping = None
         self._ledger.drop(file)
         self.tally.dropped_files += 1
         self.tally.recycled_files += recycled
@@ -388,7 +393,7 @@ class Upkeep:
         segment = self._host.new_segment()
         tmp_path = self._pool.path(TMP_PREFIX, segment.id)
         segment.path = self._pool.path(SEGMENT_PREFIX, segment.id)
-        self._compaction = Compaction(self._disk, sources, segment, tmp_path)
+        self.compaction = Compaction(self._disk, sources, segment, tmp_path)
         self._got_through = 0
         self.tally.begun += 1
         self._host.flush()
@@ -437,7 +442,7 @@ class Upkeep:
                 return
             compaction.segment.sealed_lsn = 0  # Not before, or it could be taken for dead.
         self._copying = False
-        self._compaction = None
+        self.compaction = None
         self.tally.finished += 1
         if not self._resting:  # Else a drop has failed meanwhile.
             self._host.heal(PLACE)
@@ -493,10 +498,10 @@ class Upkeep:
 
     def _rewrite_failed(self, error: Exception) -> None:
         """Nothing is lost: the sources are as they were."""
-        compaction = self._compaction
+        compaction = self.compaction
         assert compaction is not None
         self._copying = False
-        self._compaction = None
+        self.compaction = None
         self.tally.failed += 1
         if compaction.named:
             self._bury(compaction.segment)

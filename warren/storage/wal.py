@@ -115,9 +115,9 @@ class Wal:
         self._runner: Runner = runner or ThreadRunner(self._fail, rewrite_bytes_per_s)
         self._draw_epoch = draw_epoch or (lambda: secrets.randbits(32))
         self._pool = FilePool(disk, directory, file_bytes, max(1, reserve_files - 1), proof)
-        self._ledger = Ledger()
+        self.ledger = Ledger()  # what is alive in which file
         self._log: Log | None = None
-        self._upkeep: Upkeep | None = None
+        self.upkeep: Upkeep | None = None  # from the opening on
         self._last_file_id = 0
         self._last_index = 0  # of a PUBLISH
         self._last_state = 0  # number of a HARD_STATE
@@ -154,9 +154,9 @@ class Wal:
         """Recover, begin a new file, durably, and start the threads."""
         with self._runner.ahead() as ahead:
             recovery = Recovery(self._disk, self._directory, self._pool, ahead=ahead)
-            self._ledger, report = recovery.run(sink)
-        for file in list(self._ledger.files.values()):
-            self._ledger.adopt(file)
+            self.ledger, report = recovery.run(sink)
+        for file in list(self.ledger.files.values()):
+            self.ledger.adopt(file)
         self._last_file_id = recovery.last_file_id
         # A number is left out for ever where one may have been lost: no later one closes the gap.
         left_out = 1 if report.corrupt else 0
@@ -177,9 +177,9 @@ class Wal:
 
     def attach(self, owners: Owners) -> None:
         """Begin with the upkeep; the owners answer from now on."""
-        self._upkeep = Upkeep(
+        self.upkeep = Upkeep(
             self,
-            self._ledger,
+            self.ledger,
             owners,
             self._disk,
             self._pool,
@@ -188,7 +188,7 @@ class Wal:
             self._file_bytes,
             self._slack_bytes,
         )
-        self._upkeep.wake()
+        self.upkeep.wake()
 
     def close(self, clean: bool) -> None:
         """Write what was appended, wait for it, stop. `clean`: the owners are done in good order.
@@ -197,8 +197,8 @@ class Wal:
         """
         if self._closed:
             return
-        if self._upkeep is not None:
-            self._upkeep.close()
+        if self.upkeep is not None:
+            self.upkeep.close()
         if clean:
             assert self._log is not None
             self.append(CLEAN, 0, 0, ())
@@ -211,9 +211,9 @@ class Wal:
         self._closed = True
         if self._failure is not None:  # The loop may not come to hear it any more.
             self._on_failure(self._failure)
-        if self._upkeep is not None:
-            self._upkeep.close_files()
-        for file in self._ledger.files.values():
+        if self.upkeep is not None:
+            self.upkeep.close_files()
+        for file in self.ledger.files.values():
             if file.handle >= 0:
                 self._disk.close(file.handle)
         if self._next is not None and self._next.handle >= 0:
@@ -222,7 +222,7 @@ class Wal:
 
     def _trim(self) -> None:
         """Give back the unused end of a file that was cut short, so that restarts cost no disk."""
-        for file in self._ledger.files.values():
+        for file in self.ledger.files.values():
             if file.live and file.used * 2 < file.size and not file.corrupt:
                 self._disk.truncate(file.handle, file.used)
                 file.size = file.used
@@ -292,10 +292,10 @@ class Wal:
         file = log.active
         stored = padded(prefix_bytes + byte_count)
         file.claim(byte_count * len(targets), stored)
-        last_seqs = self._ledger.last_seqs
+        last_seqs = self.ledger.last_seqs
         for owner, seq in targets:
             if owner not in file.publishers:
-                self._ledger.note_publisher(file, owner)
+                self.ledger.note_publisher(file, owner)
             last_seqs[owner] = max(last_seqs.get(owner, 0), seq + count - 1)
         return Location(file.id, at + HEADER_BYTES + prefix_bytes, stored)
 
@@ -308,7 +308,7 @@ class Wal:
         at = log.append(kind, owner, index, 0, payload, length)
         file = log.active
         stored = padded(length)
-        self._ledger.note(file, kind, owner, index, at, stored)
+        self.ledger.note(file, kind, owner, index, at, stored)
         return Location(file.id, at + HEADER_BYTES, stored)
 
     def append_settle(self, owner: int, ranges: Sequence[tuple[int, int]]) -> Location:
@@ -320,7 +320,7 @@ class Wal:
         first, count = ranges[0]
         at = log.append_settle(owner, first, count)
         file = log.active
-        self._ledger.note(file, SETTLE, owner, 0, at, ONE_SETTLE_BYTES)
+        self.ledger.note(file, SETTLE, owner, 0, at, ONE_SETTLE_BYTES)
         return Location(file.id, at + HEADER_BYTES, ONE_SETTLE_BYTES)
 
     def append_mark(self, owner: int, message_seq: int) -> Location:
@@ -362,7 +362,7 @@ class Wal:
             stored = sum(sizes)
             file = log.active
             file.claim(stored, stored)
-            self._ledger.place_entries(owner, first + place, file, log.offset - stored, sizes)
+            self.ledger.place_entries(owner, first + place, file, log.offset - stored, sizes)
             place += len(sizes)
 
     def append_hard_state(self, owner: int, incarnation: int, term: int, vote: int) -> Location:
@@ -373,7 +373,7 @@ class Wal:
         payload: list[Buffer] = [encode_hard_state(term, vote)]
         at = log.append(HARD_STATE, owner, self._last_state, incarnation, payload, STATE_BYTES)
         file = log.active
-        self._ledger.note_hard_state(file, owner, incarnation, term, vote)
+        self.ledger.note_hard_state(file, owner, incarnation, term, vote)
         return Location(file.id, at + HEADER_BYTES, padded(STATE_BYTES))
 
     def flush(self) -> None:
@@ -400,19 +400,19 @@ class Wal:
 
     def retain(self, file_id: int, byte_count: int) -> None:
         """One more target needs so many bytes of the file."""
-        file = self._ledger.files[file_id]
+        file = self.ledger.files[file_id]
         file.live += byte_count
         file.claimed += byte_count
 
     def release(self, file_id: int, byte_count: int) -> None:
         """So many data bytes of a target of this file died."""
-        if self._ledger.release(file_id, byte_count) and self._upkeep is not None:
-            self._upkeep.wake()
+        if self.ledger.release(file_id, byte_count) and self.upkeep is not None:
+            self.upkeep.wake()
 
     def release_log(self, owner: int, index: int) -> None:
         """The entries of the group up to `index` are not needed: a durable snapshot has them."""
-        if self._ledger.release_entries(owner, index) and self._upkeep is not None:
-            self._upkeep.wake()
+        if self.ledger.release_entries(owner, index) and self.upkeep is not None:
+            self.upkeep.wake()
 
     def truncate_log(self, owner: int, index: int) -> None:
         """The entries of the group from `index` on are not part of its log any more.
@@ -420,41 +420,41 @@ class Wal:
         Nothing is written: what is appended next has a higher appended_term, and after a start
         that says the same. A group says it after a start, too, of what it has found of no use.
         """
-        if self._ledger.truncate_entries(owner, index) and self._upkeep is not None:
-            self._upkeep.wake()
+        if self.ledger.truncate_entries(owner, index) and self.upkeep is not None:
+            self.upkeep.wake()
 
     def freeze(self, owner: int) -> None:
         """The owner is damaged and cannot be asked: files that speak of it stay as they are."""
-        self._ledger.frozen.add(owner)
+        self.ledger.frozen.add(owner)
 
     def thaw(self, owner: int) -> None:
         """The owner answers again, or is gone."""
-        self._ledger.frozen.discard(owner)
-        if self._upkeep is not None:
-            self._upkeep.wake()
+        self.ledger.frozen.discard(owner)
+        if self.upkeep is not None:
+            self.upkeep.wake()
 
     def append_checkpoint(self, owner: int, live: Sequence[tuple[int, int]]) -> Location:
         """Of the owner's messages so far exactly these are alive."""
-        last_seq = self._ledger.last_seqs.get(owner, 0)
+        last_seq = self.ledger.last_seqs.get(owner, 0)
         return self.append(CHECKPOINT, owner, 0, (encode_checkpoint(last_seq, live),))
 
     def live_bytes(self) -> int:
         """Data bytes that are alive, once for each target."""
-        return sum(file.live for file in self._ledger.files.values())
+        return sum(file.live for file in self.ledger.files.values())
 
     def disk_bytes(self) -> int:
         """Bytes of all files of the log, the reserve not counted."""
-        return sum(file.size for file in self._ledger.files.values())
+        return sum(file.size for file in self.ledger.files.values())
 
     @property
     def files(self) -> Mapping[int, LogFile]:
         """The files of the log, by id."""
-        return self._ledger.files
+        return self.ledger.files
 
     def disk_use(self) -> DiskUse:
         """How the disk stands now."""
         use = DiskUse()
-        for file in self._ledger.files.values():
+        for file in self.ledger.files.values():
             if file.corrupt and file.handle < 0:  # It is lost.
                 continue
             if os.path.basename(file.path).startswith(SEGMENT_PREFIX):
@@ -467,15 +467,15 @@ class Wal:
             use.live_record_bytes += file.alive_bytes()
         use.reserve_files = self.reserve_count
         use.reserve_bytes = use.reserve_files * self._file_bytes
-        if self._upkeep is not None:
-            use.is_behind = self._upkeep.is_behind
-            use.behind_s = self._upkeep.behind_s
+        if self.upkeep is not None:
+            use.is_behind = self.upkeep.is_behind
+            use.behind_s = self.upkeep.behind_s
         return use
 
     @property
     def tally(self) -> Tally:
         """What upkeep has done since the start."""
-        return Tally() if self._upkeep is None else self._upkeep.tally
+        return Tally() if self.upkeep is None else self.upkeep.tally
 
     @property
     def reserve_count(self) -> int:
@@ -488,7 +488,7 @@ class Wal:
         self, file_id: int, offset: int, length: int, done: Callable[[bytes | Exception], None]
     ) -> None:
         """Read durable bytes; `done` is called on the loop thread. The file stays until then."""
-        file = self._ledger.files.get(file_id)
+        file = self.ledger.files.get(file_id)
         if file is None or file.handle < 0:
             error = ShortRead(f"no file {file_id} in the log")
             self._post(lambda: done(error))
@@ -510,13 +510,13 @@ class Wal:
             file = read.file
             assert isinstance(file, LogFile)
             file.pins -= 1
-            if not file.pins and self._upkeep is not None:
-                self._upkeep.unpinned(file)
+            if not file.pins and self.upkeep is not None:
+                self.upkeep.unpinned(file)
             read.done(answer)
 
     def is_rewriting(self, file_id: int) -> bool:
         """Whether messages of this file may be told to be elsewhere, by what was alive before."""
-        return self._upkeep is not None and self._upkeep.is_rewriting(file_id)
+        return self.upkeep is not None and self.upkeep.is_rewriting(file_id)
 
     def read_entries(
         self,
@@ -532,7 +532,7 @@ class Wal:
         are many; none, if `first` is not in the log. They must be durable. `done` is called on
         the loop thread, later; with an error if any of them cannot be read.
         """
-        spans = spans_of(self._ledger.entries.get(owner), first, last, bytes_max)
+        spans = spans_of(self.ledger.entries.get(owner), first, last, bytes_max)
         read = EntryRead(owner, spans, done)
         if not spans:
             self._post(read.finish)
@@ -612,15 +612,15 @@ class Wal:
             self._stock()
         if batch.file is not self._listed:
             manifest = self._pool.manifest
-            self._ledger.list_sealed(manifest, self._listed, batch.file, self.durable_lsn)
+            self.ledger.list_sealed(manifest, self._listed, batch.file, self.durable_lsn)
             self._listed = batch.file
             self._runner.background(self._write_list)
-        if self._upkeep is not None:
-            self._upkeep.durable(self.durable_lsn)
+        if self.upkeep is not None:
+            self.upkeep.durable(self.durable_lsn)
         while self._seal_lsns and self._seal_lsns[0] <= self.durable_lsn:
             self._seal_lsns.popleft()
-            if self._upkeep is not None:
-                self._upkeep.sealed()
+            if self.upkeep is not None:
+                self.upkeep.sealed()
 
     # New files.
 
@@ -650,7 +650,7 @@ class Wal:
         self._next = None
         file.first_index = self._last_index + 1
         file.last_index = self._last_index
-        self._ledger.files[file.id] = file
+        self.ledger.files[file.id] = file
         if self._stocked_once and file.size >= least_bytes:
             self._stock()
         return file
@@ -719,7 +719,7 @@ class Wal:
             and not log.active.written_before
             and log.offset * 2 < log.active.size
             and not self._closed
-            and (self._upkeep is None or self._upkeep.has_room)
+            and (self.upkeep is None or self.upkeep.has_room)
         ):
             self.roll()
         self._stock()
@@ -750,7 +750,7 @@ class Wal:
         assert self._log is not None
         manifest = self._pool.manifest
         self._log.active.last_index = self._last_index
-        manifest.update(self._ledger.listed(self._log.active, SEALED))
+        manifest.update(self.ledger.listed(self._log.active, SEALED))
         for row in list(manifest.rows.values()):
             if row.state == READY:
                 manifest.remove(row.file_id)
@@ -771,10 +771,10 @@ class Wal:
             self._stock()
         if LIST in self.faults:
             self._runner.background(self._write_list)
-        if self._upkeep is not None and UNREAD in self.faults:
-            self._upkeep.read_again()
-        elif self._upkeep is not None and UPKEEP in self.faults:
-            self._upkeep.retry()
+        if self.upkeep is not None and UNREAD in self.faults:
+            self.upkeep.read_again()
+        elif self.upkeep is not None and UPKEEP in self.faults:
+            self.upkeep.retry()
 
     def raise_alarm(self, place: str, error: Exception) -> None:
         if isinstance(error, (OSError, UnreadableFile)):

@@ -59,8 +59,8 @@ class Coordinator:
         self._load = load
         self._now_s = now_s
         self._call_later = call_later
-        self._replica: Replica | None = None
-        self._wanted: dict[str, OnHeld] = {}
+        self.replica: Replica | None = None  # None: this node is no member yet
+        self.wanted: dict[str, OnHeld] = {}  # by job that this node claims
         self._told: dict[str, int] = {}  # fencing number by job
         self._beat = 0  # number of the last one proposed
         self._proposed_s = -BEAT_S
@@ -82,33 +82,33 @@ class Coordinator:
 
     @property
     def is_running(self) -> bool:
-        return self._replica is not None and self._now_s() - self._leased_s < LEASE_S
+        return self.replica is not None and self._now_s() - self._leased_s < LEASE_S
 
     def claim(self, job: str, told: OnHeld) -> None:
-        assert job not in self._wanted
-        self._wanted[job] = told
-        if self._replica is not None:
-            self._replica.propose(Claim(self._peers.member, job))
+        assert job not in self.wanted
+        self.wanted[job] = told
+        if self.replica is not None:
+            self.replica.propose(Claim(self._peers.member, job))
 
     def release(self, job: str) -> None:
-        if self._wanted.pop(job, None) is None:
+        if self.wanted.pop(job, None) is None:
             return
         self._told.pop(job, None)
-        if self._replica is not None:
-            self._replica.propose(Release(self._peers.member, job))
+        if self.replica is not None:
+            self.replica.propose(Release(self._peers.member, job))
 
     def holder(self, job: str) -> Holding | None:
-        return None if self._replica is None else self._replica.registry.holder(job)
+        return None if self.replica is None else self.replica.registry.holder(job)
 
     def loads(self) -> dict[int, Load]:
-        return {} if self._replica is None else self._replica.registry.loads()
+        return {} if self.replica is None else self.replica.registry.loads()
 
     # Time
 
     def tick(self) -> None:
         """Every TICK_S."""
         self._follow_membership()
-        replica = self._replica
+        replica = self.replica
         if replica is not None:
             replica.tick()
             self._see_beat(replica)
@@ -119,7 +119,7 @@ class Coordinator:
     def _follow_membership(self) -> None:
         """Make the replica of the generation that there is now."""
         generation, members = self._membership()
-        replica = self._replica
+        replica = self.replica
         if replica is not None and replica.generation == generation:
             return
         self._drop_replica()
@@ -133,13 +133,13 @@ class Coordinator:
         for each in others:
             if self._peers.is_connected(each):
                 replica.connected(each)
-        self._replica = replica
+        self.replica = replica
         log.info("coordination: generation %d of %d members", generation, len(members))
 
     def _drop_replica(self) -> None:
-        if self._replica is not None:
-            self._replica.close()
-            self._replica = None
+        if self.replica is not None:
+            self.replica.close()
+            self.replica = None
         self._beat = 0
         self._proposed_s = self._now_s() - BEAT_S
         self._leased_s = self._now_s() - LEASE_S
@@ -168,22 +168,22 @@ class Coordinator:
         )
         replica.propose(beat)
         known = replica.registry.jobs_of(member)
-        for job in sorted(self._wanted.keys() - known):
+        for job in sorted(self.wanted.keys() - known):
             replica.propose(Claim(member, job))
-        for job in sorted(known - self._wanted.keys()):
+        for job in sorted(known - self.wanted.keys()):
             replica.propose(Release(member, job))
 
     def _tell(self) -> None:
         """Tell those who claim what has changed for them."""
-        for job, told in list(self._wanted.items()):
+        for job, told in list(self.wanted.items()):
             held = self._held(job)
             before = self._told.get(job)
-            if held == before or job not in self._wanted:
+            if held == before or job not in self.wanted:
                 continue
             if before is not None:
                 del self._told[job]
                 told(None)
-            if held is not None and job in self._wanted:
+            if held is not None and job in self.wanted:
                 self._told[job] = held
                 told(held)
 
@@ -197,17 +197,17 @@ class Coordinator:
     # The peers
 
     def _send(self, member: int, message: object) -> None:
-        assert self._replica is not None
-        frame = encode_frame(self._replica.generation, message)
+        assert self.replica is not None
+        frame = encode_frame(self.replica.generation, message)
         self._peers.send(member, COORDINATION, CONTROL_LANE, [frame])
 
     def peer_connected(self, member: int) -> None:
-        if self._replica is not None:
-            self._replica.connected(member)
+        if self.replica is not None:
+            self.replica.connected(member)
 
     def peer_lost(self, member: int) -> None:
-        if self._replica is not None:
-            self._replica.lost(member)
+        if self.replica is not None:
+            self.replica.lost(member)
 
     def peer_removed(self, member: int) -> None:
         """The next generation is without it."""
@@ -215,7 +215,7 @@ class Coordinator:
     def peer_received(self, member: int, payload: memoryview) -> None:
         try:
             generation = generation_of(payload)
-            if self._replica is not None and self._replica.generation == generation:
-                self._replica.received(member, decode_frame(payload))
+            if self.replica is not None and self.replica.generation == generation:
+                self.replica.received(member, decode_frame(payload))
         except BadMessage as error:
             raise PeerFault(f"a message of coordination that makes no sense: {error}") from error

@@ -71,6 +71,10 @@ class Replica:
             transport=self._transport,
         )
 
+    @property
+    def term(self) -> int:
+        return int(self._sync.raftCurrentTerm)
+
     def close(self) -> None:
         self._sync.destroy()
 

@@ -301,6 +301,15 @@ class DefinitionsGroup:
         if index and self._outbox.unwaited_index > everywhere:
             self._tell_lagging(self._outbox.unwaited_index)
 
+    def said_by(self, member: int) -> Applied | None:
+        """How far another member is, as it said last."""
+        return self._applied.get(member)
+
+    @property
+    def is_switching(self) -> bool:
+        """Whether the changes of an installed snapshot are still being reported."""
+        return self._switching is not None
+
     def _tell_lagging(self, index: int) -> None:
         """Once of each that is not waited for, until it is as far as this node."""
         for member, told in self._applied.items():

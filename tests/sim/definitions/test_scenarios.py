@@ -1,5 +1,7 @@
 """The definitions of a cluster in situations that have a name."""
 
+from typing import Final
+
 import pytest
 
 from queues.definitions import metadata_commands as commands
@@ -8,15 +10,13 @@ from queues.definitions.metadata_commands import Command
 from queues.definitions.metadata_outcomes import Created, Deleted, Exists, Outcome, Refused
 from raft.entries import Config
 from tests.sim.definitions.node import Node
-from tests.sim.definitions.world import SETTLE_MS, Asked, World, binding
+from tests.sim.definitions.world import SETTLE_MS, Asked, Bounds, World, binding
+
+BOUNDS: Final = Bounds()
 
 
-def cluster(count: int = 3, seed: int = 1, grace_ms: int = 60_000) -> World:
-    world = World(seed, count)
-    world.grace_ms = grace_ms
-    world.save_entries = 4096
-    for node in world.nodes.values():
-        node.definitions._grace_ms = grace_ms
+def cluster(count: int = 3, seed: int = 1, bounds: Bounds = BOUNDS) -> World:
+    world = World(seed, count, bounds)
     world.settle()
     return world
 
@@ -195,7 +195,7 @@ def test_exclusive_queues_of_a_node_that_starts_again_go_at_once() -> None:
 
 
 def test_a_process_that_is_cut_off_for_too_long_is_given_up_and_begins_anew() -> None:
-    world = cluster(grace_ms=2_000)
+    world = cluster(bounds=Bounds(grace_ms=2_000))
     node = others(world, leader(world))[0]
     process = node.user.incarnation
     tell(world, node, exclusive(node, "x"))
@@ -248,11 +248,8 @@ def test_a_node_that_joins_gets_the_state_and_becomes_a_voter() -> None:
 
 
 def test_a_state_comes_in_slices_where_the_log_is_gone() -> None:
-    world = cluster(seed=3)
+    world = cluster(seed=3, bounds=Bounds(save_entries=5, slice_bytes=300))
     world.settings.trailing_entries_max = 0
-    for node in world.up():
-        node.definitions._store._save_entries = 5
-        node.definitions._store._slice_bytes = 300
     lost = others(world, leader(world))[0]
     world.crash(lost)
     asking = others(world, lost)

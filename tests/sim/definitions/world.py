@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 from random import Random
-from typing import Final
+from typing import Final, NamedTuple
 
 from node.cluster.definitions.definitions_outbox import LAG_MS
 from queues.definitions import metadata_commands as commands
@@ -24,6 +24,12 @@ from warren.wire.errors import ReplyCode
 
 TICK_MS: Final = 20
 SETTLE_MS: Final = 60_000
+
+
+class Bounds(NamedTuple):
+    grace_ms: int = 60_000
+    save_entries: int = 4096
+    slice_bytes: int = 60_000
 
 
 class Asked:
@@ -40,14 +46,13 @@ class Asked:
 class World:
     """See the module."""
 
-    def __init__(self, seed: int, count: int = 0) -> None:
+    def __init__(self, seed: int, count: int = 0, bounds: Bounds | None = None) -> None:
         self.seed = seed
         self.random = Random(seed)
         pick = self.random.choice
         self.now_ms = 0
-        self.grace_ms = pick((2_000, 60_000))
-        self.save_entries = pick((3, 20, 4096))
-        self.slice_bytes = pick((120, 1000, 60_000))
+        picked = Bounds(pick((2_000, 60_000)), pick((3, 20, 4096)), pick((120, 1000, 60_000)))
+        self.grace_ms, self.save_entries, self.slice_bytes = bounds or picked
         self.settings = Settings(
             election_ticks=50,
             heartbeat_ticks=5,
@@ -300,7 +305,7 @@ class World:
     def _knows(self, node: Node, other: Node, command: commands.PutParameter) -> None:
         if ("", command.name) in other.machine.parameters:
             return
-        told = node.definitions._applied.get(other.member)
+        told = node.definitions.said_by(other.member)
         is_new = told is not None and not told.is_serving  # It has only just opened its listener.
         text = f"{node.name} answers {command.name}, and {other.name} does not know it"
         assert is_new, f"{text}\n{self.describe()}"
@@ -309,7 +314,7 @@ class World:
 
     def looks_at(self, node: Node) -> None:
         """Behind a turn: machines at the same index are the same."""
-        if node.definitions._switching is None:
+        if not node.definitions.is_switching:
             node.user.check()
         index = node.machine.applied_index
         if index == 0 or self.random.random() < 0.7:
@@ -369,7 +374,7 @@ class World:
             return False
         if any(node.definitions.status().waiting for node in nodes):
             return False
-        if any(node.definitions._switching is not None for node in nodes):
+        if any(node.definitions.is_switching for node in nodes):
             return False
         if any(node.machine.ended_with_queues() for node in nodes):
             return False

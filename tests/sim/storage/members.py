@@ -13,6 +13,7 @@ from struct import Struct
 from typing import Final
 
 from tests.sim.storage.queues_model import Queues
+from warren.storage.disk import Disk
 from warren.storage.record import RAFT_HEAD_BYTES, decode_record, padded
 from warren.storage.snapshot import SnapshotStore, SnapshotWriter
 from warren.storage.wal import Wal
@@ -138,7 +139,8 @@ class Members:
         twin.deleted = dict(self.deleted)
         return twin
 
-    def boot(self, wal: Wal, store: SnapshotStore, random: Random) -> None:
+    def boot(self, disk: Disk, wal: Wal, store: SnapshotStore, random: Random) -> None:
+        self.disk = disk
         self.wal = wal
         self.store = store
         self.random = random
@@ -420,12 +422,12 @@ class Members:
 
     def with_content(self, owner: int, item: Item) -> Item:
         """The entry as it is on disk, read past the log."""
-        ledger = self.wal._ledger
+        ledger = self.wal.ledger
         run = ledger.entries[owner].run_of(item[0])
         assert run is not None
         size = run.size_of(item[0])
         handle = run.file.handle
-        stored = self.wal._disk.pread(handle, size, run.offset_of(item[0]))
+        stored = self.disk.pread(handle, size, run.offset_of(item[0]))
         record = decode_record(memoryview(stored), 0, run.file.epoch, 0)
         assert record is not None and (record.owner, record.index) == (owner, item[0])
         content = bytes(record.payload[RAFT_HEAD_BYTES:])

@@ -77,8 +77,10 @@ class StepRunner:
         self.pages.clear()
         self.saves.clear()
 
-    def write_once(self) -> None:
+    def write_once(self) -> bool:
+        """One group; False if there was nothing to write."""
         self.kicked = self._write()
+        return self.kicked
 
     def step(self, random: Random) -> bool:
         """Run one piece of the work of a random thread; False if there was none."""

@@ -57,8 +57,9 @@ class World:
 
     def boot(self) -> None:
         self.runner = StepRunner()
+        disk = self.random.choice((self.disk, past_cache(self.disk)))
         self.wal = Wal(
-            self.random.choice((self.disk, past_cache(self.disk))),
+            disk,
             DIRECTORY,
             post=self.runner.post,
             on_failure=self.failed.append,
@@ -77,7 +78,7 @@ class World:
         self.wal.on_durable.append(self.on_durable)
         self.wal.attach(self.queues)
         self.wal.release_log(GROUP, self.released)
-        self.members.boot(self.wal, self.store, self.random)
+        self.members.boot(disk, self.wal, self.store, self.random)
 
     def on_durable(self, lsn: int) -> None:
         while self.noted_marks and self.noted_marks[0][0] <= lsn:

@@ -91,6 +91,13 @@ class Pipe(asyncio.Transport):
     def abort(self) -> None:
         self.close()
 
+    def fill(self) -> None:
+        """The broker reads no more, and the socket takes nothing."""
+        self._socket.pause_writing()
+
+    def drain(self) -> None:
+        self._socket.resume_writing()
+
     def pause_reading(self) -> None:
         self.is_paused = True
 
@@ -219,7 +226,7 @@ class Peer:
                 self.channels[number] = Channel()
                 send(number, ChannelOpenOk())
             case ChannelClose():
-                self._forget(number)
+                self.forget(number)
                 send(number, ChannelCloseOk())
             case ConfirmSelect():
                 self.channels[number].confirms = True
@@ -262,7 +269,7 @@ class Peer:
             return True
         error = ProtocolError(ReplyCode.NOT_FOUND, f"no queue '{queue}' in vhost '/'")
         self.core.close_channel(number, error)
-        self._forget(number)
+        self.forget(number)
         return False
 
     def _consume(self, number: int, method: BasicConsume) -> None:
@@ -294,7 +301,7 @@ class Peer:
                 channel.consumer = None
                 self.core.send(number, BasicCancel(queue, False))
 
-    def _forget(self, number: int) -> None:
+    def forget(self, number: int) -> None:
         channel = self.channels.pop(number, None)
         if channel is not None:
             for queue, message in reversed(channel.unacked.values()):
@@ -355,7 +362,7 @@ class Server:
         """The connection is gone without a word; what was not settled is back in its queue."""
         peer = self.peer
         for number in list(peer.channels):
-            peer._forget(number)
+            peer.forget(number)
         peer.pipe.close()
 
     def put(self, queue: str, *bodies: bytes) -> None:

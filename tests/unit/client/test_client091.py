@@ -328,13 +328,11 @@ def test_while_the_broker_is_blocked_messages_wait() -> None:
 def test_a_full_socket_holds_messages_back() -> None:
     async def test(server: Server, connection: Connection) -> None:
         publisher = await connection.publisher("", "q")
-        line = connection._line
-        assert line is not None
-        line.socket.pause_writing()
+        server.peer.pipe.fill()
         future = publisher.send(Message(b"x"))
         await turns()
         assert bodies_in(server) == []
-        line.socket.resume_writing()
+        server.peer.pipe.drain()
         assert (await future).is_accepted
 
     play(test)

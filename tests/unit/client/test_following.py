@@ -138,7 +138,8 @@ def test_messages_without_an_outcome_hold_up_the_move_and_their_order_stays() ->
         first = publisher.send(Message(b"1"))
         await turns()
         nodes.leads("n2")
-        await until(lambda: publisher._is_resting)
+        await until(lambda: publisher.state.leader == "n2")
+        await turns()
         second = publisher.send(Message(b"2"))
         await turns()
         assert moves(connection) == 0 and nodes.received() == [1, 0, 0]

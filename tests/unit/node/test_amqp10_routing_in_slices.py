@@ -40,6 +40,12 @@ class Hub:
         self.broker: Any = self
         self.identity = ProcessIdentity()
 
+    def spend(self, seconds: float) -> None:
+        """Others route for so long in this turn."""
+        self.pace.begin()
+        self.now_s += seconds
+        self.pace.end()
+
     def _clock_s(self) -> float:
         self.now_s += STEP_S
         return self.now_s
@@ -145,7 +151,7 @@ def test_one_message_with_many_keys_is_routed_in_several_turns() -> None:
 def test_a_link_routes_one_message_in_a_turn_whose_time_others_have_spent() -> None:
     hub = Hub()
     sender = Sender(hub)
-    hub.pace._spent_s = 1.0
+    hub.spend(1.0)
     run = sender.run()
     assert sender.link.take(run) is run
     hub.share.waited()
@@ -179,7 +185,7 @@ def test_commit_is_routed_in_several_turns() -> None:
     hub = Hub()
     transactions, found = committing(hub)
     turns = 1
-    while not transactions._route_posted(found):
+    while not transactions.route_posted(found):
         hub.turn()
         turns += 1
     assert turns >= len(QUEUES) // MESSAGES_A_TURN > 1
@@ -190,7 +196,7 @@ def test_commit_whose_definitions_change_all_the_time_ends() -> None:
     hub = Hub()
     transactions, found = committing(hub)
     turns = 1
-    while not transactions._route_posted(found):
+    while not transactions.route_posted(found):
         hub.room.steps.queue(f"another {turns}")
         hub.turn()
         turns += 1

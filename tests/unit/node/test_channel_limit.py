@@ -99,7 +99,7 @@ class Channel:
             self.got.append(effect.message)
 
     def write(self) -> None:
-        waiting = list(self.deliveries._pending[self.deliveries._head :])
+        waiting = self.deliveries.waiting()
         tag = self.deliveries.next_tag
         for pending in waiting:
             name = pending.consumer.tag
@@ -427,10 +427,9 @@ def test_no_room_is_left_while_a_consumer_could_be_served(
             channel.settle_down()
     channel.settle_down()
     deliveries = channel.deliveries
-    assert deliveries._reserved == 0
-    assert deliveries._held == len(channel.outstanding())
+    assert deliveries.room() == deliveries.limit - len(channel.outstanding())
     for consumer in deliveries.consumers.values():
-        is_full = deliveries.limit > 0 and deliveries._held >= deliveries.limit
+        is_full = deliveries.limit > 0 and deliveries.room() <= 0
         own_is_full = not consumer.no_ack and 0 < consumer.prefetch <= consumer.held
         waiting = channel.queues[int(consumer.host.uid) - 1].machine.ready.count
         assert is_full or own_is_full or waiting == 0

@@ -113,7 +113,7 @@ def test_a_lost_entry_hits_the_member_unless_its_snapshot_has_it(tmp_path: Path)
         directory = tmp_path / f"{owner}-{index}"
         directory.mkdir()
         wal = with_members(directory)
-        run_of = wal._ledger.entries[owner].run_of(index)
+        run_of = wal.ledger.entries[owner].run_of(index)
         assert run_of is not None
         path, offset = run_of.file.path, run_of.offset_of(index)
         wal.close(clean=True)

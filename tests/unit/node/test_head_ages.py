@@ -1,6 +1,7 @@
 """How old the oldest message is, by what was seen at earlier looks."""
 
 from node.management.metrics.ages import LOOKS_MAX, HeadAges
+from tests.unit.reachable import held
 
 
 def test_the_age_is_the_time_since_the_first_look_that_found_the_message() -> None:
@@ -34,7 +35,7 @@ def test_what_is_kept_is_bounded_and_never_tells_too_much() -> None:
     for second in range(10 * LOOKS_MAX):
         came_at[second + 1] = float(second)
         ages.see(1, 1, second + 2, float(second))
-        assert len(ages._looks[1]) <= LOOKS_MAX + 1
+        assert len(held(ages, tuple)) <= LOOKS_MAX + 1
     now_s = 1000.0
     for head in range(1, 10 * LOOKS_MAX):
         age_s = ages.see(1, head, 10 * LOOKS_MAX + 1, now_s)

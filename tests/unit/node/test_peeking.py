@@ -78,7 +78,7 @@ def publish(harness: Harness, *texts: str, persistent: bool = True, **properties
 
 def peek(site: Site, offset: int, count: int, payload_bytes: int = 1 << 20) -> list[Peeked]:
     async def run() -> list[Peeked]:
-        found = Peeking(site)._messages(5, offset, count, payload_bytes)
+        found = Peeking(site).messages(5, offset, count, payload_bytes)
         return [each async for each in found]
 
     return asyncio.run(run())

@@ -2,6 +2,7 @@
 
 from node.resources.publish_hold import Hold
 from queues.sessions.credit import CreditActor, CreditSpec
+from tests.unit.reachable import held
 
 
 class Connection:
@@ -88,7 +89,7 @@ def test_it_can_be_begun_and_ended_again_and_again() -> None:
         hold.turn(False)
         hold.turn(False)
         assert not connection.is_held()
-    assert hold.actor._from[connection.reader].credit == 1
+    assert connection.reader.credit_towards(hold.actor) == 1
 
 
 def test_a_connection_that_goes_leaves_nothing_behind() -> None:
@@ -102,4 +103,5 @@ def test_a_connection_that_goes_leaves_nothing_behind() -> None:
     waiting.reader.peer_down_everywhere()
     hold.gone(waiting)
     hold.turn(False)
-    assert (hold.actor._from, waiting.marks) == ({}, 1)
+    assert waiting.marks == 1
+    assert held(hold.actor, CreditActor) == [hold.actor], "connections that are gone"

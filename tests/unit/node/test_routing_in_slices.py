@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from node.amqp091.channel import COMMIT_TRIES, Channel091
 from node.amqp091.channel_owner import Owner
 from node.amqp091.plans import Parted
-from node.auth.permissions import PermissionCache
 from node.connections.hand_over import start_hand_over
 from node.oversized import OversizedHeaders
 from queues.hosts.host_interfaces import Steppable
@@ -47,6 +46,12 @@ class Harness:
         self.connection = opened(1)
         self.held = Held()
         self.channel = Channel091(cast(Owner, self), self.connection, 1, SessionId(9), self.held)
+
+    def spend(self, seconds: float) -> None:
+        """Others route for so long in this turn."""
+        self.pace.begin()
+        self.now_s += seconds
+        self.pace.end()
 
     def _clock_s(self) -> float:
         self.now_s += STEP_S
@@ -190,14 +195,14 @@ def test_keys_that_have_a_plan_never_wait() -> None:
     everything = [message(1, b"x", name.encode()) for name in QUEUES]
     harness.write(*everything)
     harness.turns()
-    harness.pace._spent_s = 1.0
+    harness.spend(1.0)
     harness.write(*everything)
     assert len(harness.got()) == 2 * len(QUEUES)
 
 
 def test_a_channel_routes_one_key_in_a_turn_whose_time_others_have_spent() -> None:
     harness = Harness()
-    harness.pace._spent_s = 1.0
+    harness.spend(1.0)
     harness.write(message(1, b"a", b"q1"), message(1, b"b", b"q2"))
     for expected in ([b"a"], [b"a", b"b"]):
         assert len(harness.later) == 1
@@ -218,7 +223,7 @@ def test_messages_that_need_a_look_are_looked_at_in_several_turns() -> None:
 
 def committing(harness: Harness) -> None:
     """Begin a commit of one message for each queue, whose routes are not known."""
-    harness.channel._select_transactions()
+    harness.channel.handle(Called(1, methods.TxSelect()))
     harness.write(*(message(1, b"x", name.encode()) for name in QUEUES))
     harness.turns()
     harness.room.steps.queue("another")  # No plan holds any more.
@@ -254,11 +259,11 @@ def test_commit_whose_definitions_change_all_the_time_ends() -> None:
 
 def test_refusal_in_a_sliced_commit_publishes_nothing() -> None:
     harness = Harness()
-    harness.channel._select_transactions()
+    harness.channel.handle(Called(1, methods.TxSelect()))
     harness.write(*(message(1, b"x", name.encode()) for name in QUEUES))
     harness.turns()
     harness.room.access.permitted.clear()
-    harness.room.cache._permissions = PermissionCache(harness.room.access, "guest", "/")
+    harness.room.access.version += 1
     harness.room.steps.queue("another")
     harness.pace.begin_turn()
     with pytest.raises(ProtocolError):

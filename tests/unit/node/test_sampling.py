@@ -51,7 +51,7 @@ def test_no_sample_is_missed_when_a_timer_is_early() -> None:
     read_at: list[int] = []
     rates = Rates(Numbers(), clock, 4)
     with pytest.raises(EOFError):
-        asyncio.run(rates._run())
+        asyncio.run(rates.run())
     assert sorted(set(read_at)) == [4, 8]
 
 

@@ -466,12 +466,12 @@ class NaiveFifo:
 
     def _give(self, key: int, credit: int) -> None:
         self.consumers[key].credit = max(credit, 0)
-        if credit > 0 and key not in self.line and not self._is_closed(self.consumers[key]):
+        if credit > 0 and key not in self.line and not self.is_closed(self.consumers[key]):
             self.line.append(key)
 
     # Windows and rates
 
-    def _window(self, consumer: NaiveConsumer) -> int:
+    def window(self, consumer: NaiveConsumer) -> int:
         address = self.options.address
         if consumer.own_window != QUEUE_LIMIT:
             return consumer.own_window
@@ -484,12 +484,12 @@ class NaiveFifo:
         return -1 if address is None else address.rate_max
 
     def _has_limits(self, consumer: NaiveConsumer) -> bool:
-        return self._window(consumer) >= 0 or self._rate(consumer) > 0
+        return self.window(consumer) >= 0 or self._rate(consumer) > 0
 
-    def _is_closed(self, consumer: NaiveConsumer) -> bool:
+    def is_closed(self, consumer: NaiveConsumer) -> bool:
         if consumer.until_ms or self.holds_all:
             return True
-        window = self._window(consumer)
+        window = self.window(consumer)
         if window == 0:
             return bool(consumer.held)
         if window < 0:
@@ -530,14 +530,14 @@ class NaiveFifo:
         if rate != consumer.rate:
             consumer.rate, consumer.until_ms = rate, 0
             consumer.tokens, consumer.filled_ms = 1000, self.now_ms
-        if self._is_closed(consumer):
+        if self.is_closed(consumer):
             if key in self.line:
                 self.line.remove(key)
         else:
             self._give(key, consumer.credit)
 
     def _ask_for_sizes(self, keys: list[int]) -> None:
-        has_window = any(self._window(self.consumers[key]) > 0 for key in keys)
+        has_window = any(self.window(self.consumers[key]) > 0 for key in keys)
         if has_window and not self.options.counts_bytes:
             self.effects.append(("sizes wanted",))
 
@@ -645,7 +645,7 @@ class NaiveFifo:
             self.consumers[key].attached = False
             self.look_sooner = True
         message = self._take(self.consumers[key])
-        row = (message.seq, message.redelivered, len(self.ready), self._attempts(message))
+        row = (message.seq, message.redelivered, len(self.ready), self.attempts(message))
         self.effects.append(("got", session, *row))
 
     def _take(self, consumer: NaiveConsumer) -> NaiveMessage:
@@ -654,7 +654,7 @@ class NaiveFifo:
         consumer.held.append(seq)
         return self.messages[seq]
 
-    def _attempts(self, message: NaiveMessage) -> int:
+    def attempts(self, message: NaiveMessage) -> int:
         return message.acquired << 32 | message.failed
 
     def _served(self) -> list[int]:
@@ -677,8 +677,8 @@ class NaiveFifo:
             consumer.tokens -= 1000 if consumer.rate > 0 else 0
             consumer.delivery_count += 1
             row = (key, consumer.delivery_count, message.seq, message.redelivered)
-            self.effects.append(("delivers", *row, self._attempts(message)))
-            if consumer.credit > 0 and not self._is_closed(consumer):
+            self.effects.append(("delivers", *row, self.attempts(message)))
+            if consumer.credit > 0 and not self.is_closed(consumer):
                 self.line.append(key)
 
     # Time

@@ -31,6 +31,7 @@ from queues.machine.expiry import FAR, ROWS_TO_PRUNE
 from queues.machine.fifo import DEAD_SLICE, DUE_SLICE, LEAVE_SLICE, LONG_BACKLOG, LONG_TURN, Fifo
 from queues.machine.fifo_snapshot import encode_fifo
 from queues.machine.options import REJECT_PUBLISH, Options
+from queues.runs.columns import Column
 from tests.unit.queues.effect_rows import Row, spread
 from tests.unit.queues.fifo_steps import (
     BATCHES,
@@ -44,6 +45,7 @@ from tests.unit.queues.fifo_steps import (
 )
 from tests.unit.queues.naive_fifo import NaiveFifo
 from tests.unit.queues.runs import seqs_of
+from tests.unit.reachable import held
 
 BOUNDED = settings(max_examples=250, deadline=None, database=None)
 ONE = SESSIONS[0]
@@ -85,7 +87,7 @@ def check_alike(fifo: Fifo, naive: NaiveFifo) -> None:
     assert fifo.roster.active_key == naive.active
     assert fifo.last_seqs.all() == naive.last_seqs
     assert fifo.next_seq == naive.next_seq
-    tries = {seq: naive._attempts(message) for seq, message in naive.messages.items()}
+    tries = {seq: naive.attempts(message) for seq, message in naive.messages.items()}
     expected = sorted((seq, attempts) for seq, attempts in tries.items() if attempts)
     assert fifo.attempts.items() == expected
     noted = {seq: decode_words(words) for seq, words in fifo.annotations.words.items()}
@@ -99,8 +101,8 @@ def check_alike(fifo: Fifo, naive: NaiveFifo) -> None:
     assert fifo.notes.beside_count == len(naive.delayed())
     for key, consumer in fifo.consumers.items():
         other = naive.consumers[key]
-        assert not consumer.attached or consumer.barred == naive._is_closed(other)
-        if consumer.limits is not None and naive._window(other) > 0 and consumer.attached:
+        assert not consumer.attached or consumer.barred == naive.is_closed(other)
+        if consumer.limits is not None and naive.window(other) > 0 and consumer.attached:
             held_bytes = naive.held_bytes(other) if naive.options.counts_bytes else 0
             assert consumer.limits.held_bytes == held_bytes
 
@@ -678,8 +680,7 @@ def test_nothing_is_noted_of_messages_that_are_gone() -> None:
     assert fifo.alive_within(1, 100) == []
     assert fifo.attempts.items() == []
     assert fifo.redelivered.count == 0
-    assert fifo.notes._levels.block_count() == 0
-    assert fifo.notes._sizes.block_count() == 0
+    assert {each.block_count() for each in held(fifo.notes, Column)} == {0}
 
 
 @pytest.mark.parametrize(

@@ -16,12 +16,10 @@ class Alone:
     """A queue of one member on one node, which leads it."""
 
     def __init__(self) -> None:
-        self.world = GroupWorld(0, 1)
+        self.world = GroupWorld(0, 1, snapshots=(ENTRIES, SNAPSHOT_REST_MS))
         self.world.is_calm = True
         self.world.run_until("a leader", self.world.has_leader)
         self.rest()
-        self.member._snapshot_entries = ENTRIES
-        self.member._snapshot_rest_ms = SNAPSHOT_REST_MS
         self.world.now_ms += 2 * SNAPSHOT_REST_MS
 
     @property
@@ -33,8 +31,9 @@ class Alone:
 
     @property
     def snapshot_index(self) -> int:
-        assert self.member._group is not None
-        return self.member._group.raft.snapshot_index
+        status = self.member.status()
+        assert status is not None
+        return status.snapshot_index
 
     def rest(self) -> None:
         """All that was begun is done."""
@@ -117,7 +116,7 @@ def test_a_busy_queue_takes_another_one_when_its_entries_are_large() -> None:
     alone.commit(2 * ENTRIES)
     first = alone.snapshot_index
     assert first < alone.member.applied_index
-    alone.member._unsaved_bytes = LATE_BYTES
+    alone.member.unsaved_bytes = LATE_BYTES
     alone.commit(1)
     assert alone.snapshot_index == alone.member.applied_index
     alone.commit(ENTRIES)
@@ -127,6 +126,6 @@ def test_a_busy_queue_takes_another_one_when_its_entries_are_large() -> None:
 def test_a_clock_that_went_back_holds_up_no_snapshot() -> None:
     alone = Alone()
     alone.commit(2 * ENTRIES)
-    alone.member._snapshot_ms = alone.world.now_ms + SNAPSHOT_REST_MS
+    alone.member.snapshot_ms = alone.world.now_ms + SNAPSHOT_REST_MS
     alone.commit(1)
     assert alone.snapshot_index == alone.member.applied_index

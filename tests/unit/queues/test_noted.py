@@ -8,6 +8,7 @@ from queues.conversion.annotated import words_of
 from queues.conversion.chunks import names_for
 from queues.hosts.classic import ClassicHost
 from queues.hosts.queue_core import DEFAULT
+from queues.machine.annotations import Annotations
 from queues.machine.commands import (
     ACCEPT,
     FAIL,
@@ -22,6 +23,7 @@ from tests.unit.queues.classic_harness import Harness
 from tests.unit.queues.fake_grave import FakeGrave
 from tests.unit.queues.fake_sink import FakeSink
 from tests.unit.queues.messages import table
+from tests.unit.reachable import held
 from tests.unit.wire.amqp10.messages import DATA, section
 from warren.wire.amqp10.message import Sections
 from warren.wire.amqp10.transfers import payload_at, store
@@ -124,7 +126,7 @@ def test_nothing_is_kept_of_messages_that_are_gone() -> None:
     settle(harness, REJECT, [(2, 3)], b"")
     machine = harness.host.core.machine
     assert (machine.annotations.words, machine.annotations.total_bytes) == ({}, 0)
-    assert harness.host.core._pending.noted.words == {}
+    assert all(each.words == {} for each in held(harness.host.core, Annotations))
 
 
 def test_what_was_accepted_is_noted_nowhere() -> None:

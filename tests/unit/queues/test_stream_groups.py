@@ -120,7 +120,7 @@ class Consumer:
     def __init__(self, world: World) -> None:
         self.told: list[bool] = []
         self.member = GroupConsumer(
-            world.proxy, world._draw_session, NAME, NO_PARTITION, self.told.append
+            world.proxy, world.draw_session, NAME, NO_PARTITION, self.told.append
         )
 
 

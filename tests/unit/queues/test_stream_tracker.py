@@ -64,12 +64,12 @@ class World:
         self.answers: list[int | None] = []
         proxies = QuorumProxies(HERE, self._find_end, lambda member: None, self)
         self.proxy = QuorumProxy(UID, "/", "s", False, CreditSpec(4, 2), proxies)
-        self.tracker = Tracker(self.proxy, self._draw_session)
+        self.tracker = Tracker(self.proxy, self.draw_session)
 
     def _find_end(self, uid: int) -> HomeEnd:
         return self.end
 
-    def _draw_session(self) -> SessionId:
+    def draw_session(self) -> SessionId:
         self.sessions += 1
         return SessionId(9 << 64 | self.sessions)
 

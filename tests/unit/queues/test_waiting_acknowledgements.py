@@ -34,6 +34,12 @@ class Consumed:
         assert node.member is not None
         return node.member
 
+    @property
+    def last_index(self) -> int:
+        status = self.member.status()
+        assert status is not None
+        return status.last_index
+
     def rest(self) -> None:
         """All that was begun is done."""
         (node,) = self.world.alive()
@@ -113,9 +119,10 @@ def test_it_does_not_wait_while_messages_do() -> None:
 def test_it_waits_no_longer_once_a_message_waits() -> None:
     queue = Consumed(published=CREDIT, count=CREDIT)
     session = queue.session
+    before = queue.last_index
     session.publish([b"another"])
     (node,) = queue.world.alive()
-    while len(queue.member._open) == 0:  # The publish is on its way to the log.
+    while queue.last_index == before:  # The publish is on its way to the log.
         assert node.runner.step(node.random)
     accept_one(session)
     queue.rest()

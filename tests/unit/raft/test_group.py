@@ -27,7 +27,7 @@ class Bench:
 
     def opened(self, *places: tuple[int, int]) -> None:
         for place in places:
-            self.group._opened(place)
+            self.group.opened(place)
 
     def committed(self, *places: tuple[int, int]) -> None:
         self.group.hand_over([entry(*place) for place in places])

@@ -186,7 +186,7 @@ def test_a_deleted_member_is_not_hit(node: Node) -> None:
 
 def test_the_file_with_the_hard_state_of_a_frozen_member_stays(node: Node) -> None:
     state(node, A, 3)
-    file_id = node.wal._ledger.hard_states[A].file.id
+    file_id = node.wal.ledger.hard_states[A].file.id
     node.wal.roll()
     node.rest()
     node.wal.freeze(A)

@@ -4,7 +4,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.request import Request, urlopen
 
 import pytest
@@ -32,12 +32,21 @@ def s3(endpoint: str, url: str = f"s3://{BUCKET}/streams") -> Location:
     return Location(url, endpoint, "us-east-1", "key", "secret")
 
 
-async def make_bucket(location: Location) -> None:
-    from warren.storage.objects.s3 import S3Store
+def client(location: Location) -> Any:
+    from aiobotocore.session import get_session
 
-    store = S3Store(location)
-    await (await store._connected()).create_bucket(Bucket=BUCKET)
-    await store.close()
+    return get_session().create_client(
+        "s3",
+        region_name=location.region,
+        endpoint_url=location.endpoint,
+        aws_access_key_id=location.access_key,
+        aws_secret_access_key=location.secret_key,
+    )
+
+
+async def make_bucket(location: Location) -> None:
+    async with client(location) as made:
+        await made.create_bucket(Bucket=BUCKET)
 
 
 def run(location: Location, work: Callable[[ObjectStore], Awaitable[T]]) -> T:
@@ -124,8 +133,8 @@ def test_an_upload_of_a_killed_node_is_listed_and_deleted(endpoint: str) -> None
 
     async def work() -> None:
         store = S3Store(s3(endpoint, f"s3://{BUCKET}/killed"))
-        client = await store._connected()
-        await client.create_multipart_upload(Bucket=BUCKET, Key="killed/c/1/torn")
+        async with client(s3(endpoint)) as other:
+            await other.create_multipart_upload(Bucket=BUCKET, Key="killed/c/1/torn")
         assert await store.keys("c/1/") == ["c/1/torn"]
         await store.delete("c/1/torn")
         assert await store.keys("c/1/") == []

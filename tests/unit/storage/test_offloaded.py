@@ -4,7 +4,6 @@ from random import Random
 
 import pytest
 
-from tests.sim.queues.sim_streams import SimStore
 from tests.sim.storage.sim_objects import SimObjects, on_no_thread, run_at_once
 from tests.unit.storage.test_stream_segments import World
 from warren.storage.objects.store import NoSuchObject
@@ -20,12 +19,12 @@ class Store:
     """A stream of some segments, and a store."""
 
     def __init__(self, chunks: int = 20) -> None:
-        self.world = World()
+        self.objects = SimObjects(Random(1))
+        self.world = World(objects=self.objects)
         for number in range(chunks):
             self.world.append(at_ms=10 * number)
         self.world.checkpoint()
         self.log = self.world.log
-        self.objects = SimObjects(Random(1))
         self.segments = SegmentObjects(self.objects, "c1", on_no_thread)
 
     def upload(self, number: int = 0, offset: int = -1, term: int = TERM) -> OffloadedSegment:
@@ -132,7 +131,6 @@ def test_messages_are_read_across_the_border_of_store_and_files() -> None:
     store = Store()
     rows = [store.upload(number) for number in range(3)]
     log = store.log
-    log._store = SimStore(store.objects, store.world.steps.read)
     everything = store.world.read_all()
     segments_before = len(log.segments)
     log.offloaded = rows

@@ -317,8 +317,8 @@ def test_entries_in_thin_files_move_and_are_the_same_afterwards(node: Node) -> N
 
 def has_named_copy(node: Node) -> bool:
     """Entries have been copied, and no owner knows it yet."""
-    upkeep = node.upkeep
-    return upkeep._compaction is not None and upkeep._compaction.named
+    compaction = node.upkeep.compaction
+    return compaction is not None and compaction.named
 
 
 def test_what_is_truncated_while_it_is_copied_is_dead_in_the_copy(node: Node) -> None:
@@ -364,5 +364,5 @@ def test_a_log_that_comes_back_from_a_kill_goes_on_with_higher_numbers_of_hard_s
         node.open()
         node.wal.append_hard_state(GROUP, 1, term, 1)
         node.rest()
-        numbers.append(node.wal._last_state)
+        numbers.append(max(record.index for _, record in node.written(HARD_STATE)))
     assert numbers == sorted(set(numbers))

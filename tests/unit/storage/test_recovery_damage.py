@@ -244,7 +244,7 @@ def settle_all(node: Node) -> None:
     node.wal.attach(node.queues)
     for owner in node.queues.known:
         held = list(node.queues.live[owner])
-        if held and owner not in node.wal._ledger.frozen:
+        if held and owner not in node.wal.ledger.frozen:
             node.queues.settle(owner, held)
     node.rest()
     node.wal.roll()

@@ -5,7 +5,9 @@ from random import Random
 
 import pytest
 
+from tests.sim.queues.sim_streams import SimStore
 from tests.sim.storage.sim_disk import SimDisk
+from tests.sim.storage.sim_objects import SimObjects
 from warren.storage.record import CorruptRecord
 from warren.storage.streams.chunk_format import (
     BadChunk,
@@ -39,13 +41,20 @@ class Steps:
 
 
 class World:
-    def __init__(self, disk: SimDisk | None = None, segments: Sequence[Segment] = ()) -> None:
+    def __init__(
+        self,
+        disk: SimDisk | None = None,
+        segments: Sequence[Segment] = (),
+        objects: SimObjects | None = None,
+    ) -> None:
+        """`objects`: of the store with offloaded segments."""
         self.disk = disk or SimDisk()
         self.steps = Steps()
         self.files = SegmentFiles(self.disk, DIRECTORY, 7, 1)
         self.files.open(segments)
         end = segments[-1].end_offset if segments else 0
-        self.log = StreamLog(self.files, self.steps, segments, end, segment_bytes=300)
+        store = None if objects is None else SimStore(objects, self.steps.read)
+        self.log = StreamLog(self.files, self.steps, segments, end, 300, store)
         self.recorded: Sequence[Segment] = segments
 
     def append(self, count: int = 3, at_ms: int = 0) -> None:

@@ -10,7 +10,6 @@ from tests.unit.storage.test_wal import FILE_BYTES, Node, body
 from warren.storage.files import BLOCK_BYTES
 from warren.storage.record import CHECKPOINT, SETTLE
 from warren.storage.upkeep import AGE_PART
-from warren.storage.wal import Wal
 
 SLACK_FILES = 2
 node_random = Random(7)
@@ -19,21 +18,15 @@ node_random = Random(7)
 class Small(Node):
     """As in a node: two files of slack, and the holding back of publishers is heard."""
 
-    def __init__(self, disk: SimDisk | None = None, known: set[int] | None = None) -> None:
-        super().__init__(disk, known)
+    def __init__(
+        self,
+        disk: SimDisk | None = None,
+        known: set[int] | None = None,
+        file_bytes: int = FILE_BYTES,
+    ) -> None:
+        super().__init__(disk, known, file_bytes, slack_bytes=SLACK_FILES * FILE_BYTES)
         self.held: list[bool] = []
-        self.wal = Wal(
-            self.disk,
-            "/data",
-            post=self.runner.post,
-            on_failure=self.failures.append,
-            file_bytes=FILE_BYTES,
-            slack_bytes=SLACK_FILES * FILE_BYTES,
-            runner=self.runner,
-            draw_epoch=self.draw_epoch,
-        )
         self.wal.on_behind = self.held.append
-        self.queues.wal = self.wal
 
     def excess_files(self) -> float:
         """Files on disk, the active one and the reserve not counted, beyond three times the live
@@ -200,11 +193,11 @@ def test_publishers_go_on_a_little_with_each_piece_that_is_rewritten(node: Small
             pieces += 1
         node.runner.stalled = True
         assert not node.held[-1], "they wait and nothing is done"
-        in_its_midst += upkeep._compaction is not None
+        in_its_midst += upkeep.compaction is not None
         begun = count
         while not node.held[-1] and count < begun + 400:
             count = publish_one(node, count)
-            if not upkeep._pace.is_on:
+            if not upkeep.is_pacing:
                 break
     # Oftener than files are rewritten, or they would wait once for each until it is done.
     assert node.wal.tally.behind_count > node.wal.tally.begun > 3
@@ -251,7 +244,7 @@ def thin_files(node: Small, count: int, keep_every: int) -> int:
 def sources(node: Small) -> int:
     """How many files are being rewritten."""
     upkeep = node.upkeep
-    return 0 if upkeep._compaction is None else len(upkeep._compaction.sources)
+    return 0 if upkeep.compaction is None else len(upkeep.compaction.sources)
 
 
 def test_a_file_that_was_just_filled_is_not_rewritten_as_if_what_it_has_were_there_to_stay(
@@ -306,7 +299,7 @@ def test_the_next_file_is_rewritten_while_the_last_one_is_on_its_way_out(node: S
     node.runner.stalled = False
     both = 0
     while node.runner.step(node_random):
-        both += upkeep._dropping is not None and upkeep._compaction is not None
+        both += upkeep.dropping is not None and upkeep.compaction is not None
     assert both > 0
 
 
@@ -375,8 +368,7 @@ def test_a_thin_file_that_is_damaged_is_kept_and_the_others_are_rewritten(node: 
 
 
 def test_only_what_lies_around_survivors_is_read() -> None:
-    node = Small()
-    node.wal._file_bytes = node.wal._pool._file_bytes = 64 * FILE_BYTES
+    node = Small(file_bytes=64 * FILE_BYTES)
     node.open()
     for number in range(6000):
         seq = node.queues.publish_bodies([10], [body(number)], 0)[0]
@@ -409,8 +401,7 @@ def test_after_a_restart_survivors_are_found_by_place_too() -> None:
 
 
 def test_a_segment_is_not_taken_for_dead_while_its_owners_are_being_told() -> None:
-    node = Small()
-    node.wal._file_bytes = node.wal._pool._file_bytes = 64 * FILE_BYTES
+    node = Small(file_bytes=64 * FILE_BYTES)
     node.open()
     for number in range(5000):
         seq = node.queues.publish_bodies([10], [b"%06d" % number], 0)[0]
@@ -421,7 +412,7 @@ def test_a_segment_is_not_taken_for_dead_while_its_owners_are_being_told() -> No
     upkeep = node.upkeep
     told: list[int] = []
     while node.runner.step(node_random):
-        making = upkeep._compaction
+        making = upkeep.compaction
         if making is None or making.segment.id not in node.wal.files or told:
             continue
         told = [seq for seq, at in node.queues.live[10].items() if at.file_id == making.segment.id]

@@ -1,6 +1,7 @@
 """The log in the small: rolls, upkeep, failing disks. On a simulated disk, step by step."""
 
 import errno
+from collections.abc import Iterator
 
 import pytest
 
@@ -10,12 +11,12 @@ from tests.sim.storage.steps import StepRunner
 from warren.storage.files import BLOCK_BYTES
 from warren.storage.ledger import Ledger
 from warren.storage.manifest import CAPACITY_BYTES
-from warren.storage.record import CHECKPOINT, PUBLISH, SETTLE
+from warren.storage.record import CHECKPOINT, PUBLISH, SETTLE, Record
 from warren.storage.recovery import RecoveryReport
 from warren.storage.scan import Scan
 from warren.storage.upkeep import PLACE as UPKEEP
 from warren.storage.upkeep import Upkeep
-from warren.storage.wal import RESERVE, ShortRead, Wal
+from warren.storage.wal import GROUP_BYTES, RESERVE, ShortRead, Wal
 
 FILE_BYTES = 32_768
 BODY = 1000
@@ -50,7 +51,14 @@ class StrictDisk(SimDisk):
 class Node:
     """A log with three queues on it (10, 11, 12)."""
 
-    def __init__(self, disk: SimDisk | None = None, known: set[int] | None = None) -> None:
+    def __init__(
+        self,
+        disk: SimDisk | None = None,
+        known: set[int] | None = None,
+        file_bytes: int = FILE_BYTES,
+        group_bytes: int = GROUP_BYTES,
+        slack_bytes: int = 0,
+    ) -> None:
         self.disk = SimDisk() if disk is None else disk
         self.runner = StepRunner()
         self.failures: list[BaseException] = []
@@ -64,8 +72,9 @@ class Node:
             "/data",
             post=self.runner.post,
             on_failure=self.failures.append,
-            file_bytes=FILE_BYTES,
-            slack_bytes=0,
+            file_bytes=file_bytes,
+            group_bytes=group_bytes,
+            slack_bytes=slack_bytes,
             runner=self.runner,
             draw_epoch=self.draw_epoch,
         )
@@ -77,13 +86,13 @@ class Node:
     @property
     def ledger(self) -> Ledger:
         """What the log knows of its owners."""
-        return self.wal._ledger
+        return self.wal.ledger
 
     @property
     def upkeep(self) -> Upkeep:
         """What rewrites and drops files."""
-        assert self.wal._upkeep is not None
-        return self.wal._upkeep
+        assert self.wal.upkeep is not None
+        return self.wal.upkeep
 
     def draw_epoch(self) -> int:
         self.epoch += 1
@@ -109,14 +118,16 @@ class Node:
 
     def kinds(self, kind: int) -> list[tuple[int, int]]:
         """(file id, owner) of all records of a kind that are in any file."""
-        found: list[tuple[int, int]] = []
+        return [(file_id, record.owner) for file_id, record in self.written(kind)]
+
+    def written(self, kind: int) -> Iterator[tuple[int, Record]]:
+        """All records of a kind, with the id of their file."""
         for file in self.wal.files.values():
             if file.handle >= 0:
                 scan = Scan(self.disk, file.handle, file.path, file.size, file.epoch)
-                found.extend(
-                    (file.id, record.owner) for record in scan.records(0) if record.kind == kind
-                )
-        return found
+                for record in scan.records(0):
+                    if record.kind == kind:
+                        yield file.id, record
 
     def bodies(self, owner: int) -> list[bytes]:
         found: list[bytes] = []
@@ -157,19 +168,18 @@ def test_what_is_flushed_during_a_write_goes_into_one_group(node: Node) -> None:
     for number in range(5):
         node.queues.publish_bodies([10], [body(number)], 0)
         node.wal.flush()
-    assert node.wal._write_group()
-    assert not node.wal._write_group()
+    assert node.runner.write_once()
+    assert not node.runner.write_once()
 
 
 def test_a_group_commit_is_cut_at_group_bytes() -> None:
-    node = Node()
-    node.wal._group_bytes = 2500
+    node = Node(group_bytes=2500)
     node.open()
     for number in range(6):
         node.queues.publish_bodies([10], [body(number)], 0)
         node.wal.flush()
     writes = 0
-    while node.wal._write_group():
+    while node.runner.write_once():
         writes += 1
     assert writes == 3
 
@@ -440,9 +450,7 @@ def test_the_log_moves_on_to_a_file_that_was_written_before(node: Node) -> None:
     assert not fresh.written_before
     node.queues.publish_bodies([10], [b"first"], 0)
     node.rest()
-    log = node.wal._log
-    assert log is not None
-    assert log.active.written_before
+    assert node.wal.files[node.wal.active_file_id].written_before
     assert node.wal.reserve_count == 2
 
 
@@ -450,7 +458,7 @@ def test_publishes_carry_what_they_were_given(node: Node) -> None:
     offsets = b"\x04\0\0\0\x06\0\0\0\x09\0\0\0"
     node.wal.append_publish(2, 513, 99, [(10, 7)], b"xyz!", offsets, b"....abcde....", 0)
     node.wal.flush()
-    assert node.wal._write_group()
+    assert node.runner.write_once()
     assert [owner for _, owner in node.kinds(PUBLISH)] == [10]
     after = node.restarted()
     assert after.live() == {10: [7, 8]}

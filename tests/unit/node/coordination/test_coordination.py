@@ -120,8 +120,8 @@ def test_frames_of_another_generation_are_dropped() -> None:
         for generation in (6, 8):
             world.nodes[1].peer_received(2, memoryview(encode_frame(generation, vote)))
         world.run(1)
-        replica = world.nodes[1]._replica
-        assert replica is not None and replica._sync.raftCurrentTerm < 99
+        replica = world.nodes[1].replica
+        assert replica is not None and replica.term < 99
         assert all(node.is_running for node in world.nodes.values())
 
 
@@ -197,7 +197,7 @@ def test_no_number_is_ever_of_two_holders_whatever_happens(seed: int) -> None:
 
 def asking(world: World, job: str) -> set[int]:
     """Nodes whose present process claims the job."""
-    return {member for member, node in world.nodes.items() if job in node._wanted}
+    return {member for member, node in world.nodes.items() if job in node.wanted}
 
 
 def check_holders(world: World, members: list[int]) -> None:

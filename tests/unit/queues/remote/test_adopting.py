@@ -67,7 +67,7 @@ class Handing:
         self.proxied.end.machine = self.machine
         for first, count in self.machine.queue_within(1, 1000):
             for seq in range(first, first + count):
-                self.proxied.end._bodies[seq] = (chunk_of([b"%d" % seq]), 0)
+                self.proxied.end.bodies[seq] = (chunk_of([b"%d" % seq]), 0)
         self.sink.take()
         self.proxied.lead_here(1)
 
@@ -113,7 +113,7 @@ def test_what_a_session_gives_while_the_queue_is_not_led_waits() -> None:
         node.turn()
         node.sync()
     handing.classic.settle(1, ACCEPT, [(1, 1)])
-    handing.proxied.end._bodies[1] = (chunk_of([b"a"]), 0)
+    handing.proxied.end.bodies[1] = (chunk_of([b"a"]), 0)
     handing.proxied.end.machine = handing.machine
     handing.proxied.lead_here(1)
     handing.proxied.commit()

@@ -8,6 +8,7 @@ from queues.machine.commands import ACCEPT, Settle, consumer_key
 from queues.machine.fifo import Fifo
 from queues.queue_host import SessionSink
 from queues.remote.items import APPLIED, RESUME, put_numbers
+from queues.remote.proxy import Roams
 from tests.unit.queues.fake_sink import FakeSink
 from tests.unit.queues.messages import chunk_of
 from tests.unit.queues.remote.test_quorum_proxy import THERE, UID, numbers_of
@@ -18,8 +19,8 @@ from tests.unit.queues.remote.two_nodes import TwoNodes
 class Relayed:
     """`home` and `away`: the proxies by which both nodes reach the mirrored queue."""
 
-    def __init__(self) -> None:
-        self.nodes = TwoNodes()
+    def __init__(self, roams: Roams | None = None) -> None:
+        self.nodes = TwoNodes(roams=roams)
         self.sink = self.nodes.sink
         self.home = Proxied()
         self.away = Proxied()
@@ -54,7 +55,7 @@ class Relayed:
         self.home.end.machine = self.machine
         for first, count in self.machine.queue_within(1, 1000):
             for seq in range(first, first + count):
-                self.home.end._bodies[seq] = (chunk_of([b"%d" % seq]), 0)
+                self.home.end.bodies[seq] = (chunk_of([b"%d" % seq]), 0)
         self.home.lead_here(1)
 
     def commit(self) -> None:
@@ -62,9 +63,9 @@ class Relayed:
         self.home.commit()
 
 
-def in_use() -> Relayed:
+def in_use(roams: Roams | None = None) -> Relayed:
     """A consumer on the other node holds two of three messages."""
-    relayed = Relayed()
+    relayed = Relayed(roams)
     relayed.nodes.publish([b"a", b"b", b"c"])
     relayed.nodes.attach(1, 2)
     assert ("delivers", UID, 1, 1, 1, 2, False) in relayed.nodes.turn()
@@ -94,17 +95,17 @@ def test_its_publishes_go_on_with_their_numbers() -> None:
 
 
 def test_what_another_session_gets_does_not_go_to_it() -> None:
-    relayed = in_use()
     taken: list[int] = []
 
-    class Roams:
+    class Taking:
         def take(self, member: int, item: object) -> None:
             taken.append(member)
 
         def lost(self, member: int) -> None:
             raise AssertionError("no node is lost")
 
-    relayed.nodes.proxies._roams = Roams()
+    relayed = in_use(Taking())
+    taken.clear()
     relayed.nodes.proxies.received(put_numbers(APPLIED, UID, FakeSink(2).session, 1))
     assert len(taken) == 1
 

@@ -3,7 +3,7 @@
 from queues.machine.commands import Attach, Command, Settle, consumer_key
 from queues.queue_host import QueueHost
 from queues.remote.home import SessionStubs
-from queues.remote.proxy import Proxies, Proxy
+from queues.remote.proxy import Proxies, Proxy, Roams
 from queues.remote.remote_interfaces import Ending
 from queues.sessions.credit import CreditSpec
 from tests.unit.queues.fake_node import FakeNode
@@ -32,7 +32,9 @@ class Ends:
 class TwoNodes:
     """`turn` lets everything pass that is under way, until nothing is."""
 
-    def __init__(self, budget_bytes: int = 1 << 30, log_credit: int = 4000) -> None:
+    def __init__(
+        self, budget_bytes: int = 1 << 30, log_credit: int = 4000, roams: Roams | None = None
+    ) -> None:
         self.ends = Ends()
         self.home = FakeNode(budget_bytes, log_credit)
         self.hosts: dict[int, QueueHost] = {UID: self.home.queue(UID)}
@@ -41,7 +43,9 @@ class TwoNodes:
         self.stubs = SessionStubs(
             self.hosts.get, lambda p: self.down.append(b"".join(p)), self.ends
         )
-        self.proxies = Proxies(lambda parts: self.up.append(b"".join(parts)), self.ends)
+        self.proxies = Proxies(
+            lambda parts: self.up.append(b"".join(parts)), self.ends, roams=roams
+        )
         spec = CreditSpec(400, 200)
         self.proxy = Proxy(UID, "/", "q5", False, False, spec, self.proxies)
         self.proxies.add(self.proxy)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from queues.definitions import metadata_commands as commands
 from queues.definitions.broker_objects import Destination, Exchange
 from queues.definitions.metadata_vhost import VHost
-from queues.routing.router import HUBS_AT_ONCE, KEYS_AT_ONCE, UNFINISHED_MAX, Route, Router
+from queues.routing.router import HUBS_AT_ONCE, KEYS_AT_ONCE, UNFINISHED_MAX, Route, Router, Walk
 from queues.routing.topic import words_of
 from tests.unit.queues.definitions.steps import (
     Steps,
@@ -17,6 +17,7 @@ from tests.unit.queues.definitions.steps import (
     unbinding,
 )
 from tests.unit.queues.routing.bindings import FakeContent
+from tests.unit.reachable import held
 
 
 def test_the_default_exchange_leads_to_the_queue_of_that_name() -> None:
@@ -389,7 +390,7 @@ def test_few_interrupted_routes_are_kept() -> None:
             "amq.topic", key, FakeContent(), MANY_KEYS, lambda: True
         )
         assert route is None
-    assert len(steps.router._unfinished) == UNFINISHED_MAX
+    assert len(held(steps.router, Walk)) == UNFINISHED_MAX
 
 
 def test_ring_of_an_exchange_gets_each_of_its_messages_and_stands_in_for_no_binding() -> None:
