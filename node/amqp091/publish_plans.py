@@ -33,6 +33,7 @@ from warren.wire.errors import ProtocolError, ReplyCode, Scope
 log = logging.getLogger("warren.routing")
 
 PLANS_MAX: Final = 65536
+HOSTS_AT_ONCE: Final = 256  # are made for queues that are used for the first time
 NOWHERE: Final = Targets([])
 MANDATORY: Final = 1
 IMMEDIATE: Final = 2
@@ -97,6 +98,8 @@ class RouteCache:
         self._plans: dict[bytes, Plan] = {}
         self._targets: dict[tuple[str, tuple[int, ...]], Targets] = {}
         self._undecided: Undecided | None = None
+        self._hosts_for = b""  # the key of a plan for which hosts are being made
+        self._hosts_made = 0
 
     def take_undecided(self) -> Undecided | None:
         undecided = self._undecided
@@ -196,6 +199,8 @@ class RouteCache:
         error = self._refusal(exchange, routing_key, route, bool(bits & IMMEDIATE))
         if error is not None:
             return Plan(exchange, routing_key, NOWHERE, mandatory, False, error)
+        if not self._have_hosts(key, route.queues, is_late):
+            return None
         for warning in route.warnings:
             log.warning("%s", warning, extra=ids_of(vhost=self._vhost))
         answers = self._answers_of(routing_key) if is_answer(exchange, routing_key) else None
@@ -203,6 +208,21 @@ class RouteCache:
             return Plan(exchange, routing_key, answers, mandatory, False, None)
         targets = self.targets(route.queues, exchange)
         return Plan(exchange, routing_key, targets, mandatory, route.per_message, None)
+
+    def _have_hosts(self, key: bytes, uids: tuple[int, ...], is_late: Callable[[], bool]) -> bool:
+        """Make the hosts of queues that are used for the first time: each takes much longer than
+        to route to it. False: go on in the next turn."""
+        if key != self._hosts_for:
+            self._hosts_for, self._hosts_made = key, 0
+        while self._hosts_made + HOSTS_AT_ONCE < len(uids):
+            begin = self._hosts_made
+            self._hosts_made = begin + HOSTS_AT_ONCE
+            for uid in uids[begin : self._hosts_made]:
+                self._host_of(uid)
+            if is_late():
+                return False
+        self._hosts_for = b""
+        return True
 
     def targets(self, uids: tuple[int, ...], exchange: str) -> Targets:
         """The one `Targets` of these queues, for messages published to this exchange."""

@@ -1,10 +1,10 @@
 """Plans of publishes, and events taken apart: routes by message, copies, returns, refusals."""
 
-from itertools import pairwise
+from itertools import count, pairwise
 
 import pytest
 
-from node.amqp091.publish_plans import RouteCache
+from node.amqp091.publish_plans import HOSTS_AT_ONCE, RouteCache
 from node.auth.permissions import PermissionCache
 from queues.queue_host import QueueHost
 from queues.routing.pace import ROUTE_MS_MAX, RoutingPace
@@ -268,3 +268,23 @@ def test_route_through_thousands_of_exchanges_takes_several_turns() -> None:
         plan = room.cache.make_some(event.keys[0])
     assert room.names(plan.targets) == ["last"]
     assert room.cache.get(event.keys[0]) is plan
+
+
+def test_hosts_of_queues_that_are_used_for_the_first_time_are_made_in_several_turns() -> None:
+    ticks = count(0, 1)  # Each look at the clock takes longer than a turn may route.
+    pace = RoutingPace(lambda: float(next(ticks)))
+    names = [f"q{number}" for number in range(3 * HOSTS_AT_ONCE + 1)]
+    room = Room(*names, pace=pace)
+    room.steps.exchange("all", "fanout")
+    for name in names:
+        room.steps.bind("all", name)
+    room.cache.refresh()
+    key = run_of(message(1, b"1", b"", exchange="all")).keys[0]
+    made = [len(room.queues)]
+    while (plan := room.cache.make_some(key)) is None:
+        pace.begin_turn()
+        made.append(len(room.queues))
+    made.append(len(room.queues))
+    assert made[-1] == len(names)
+    assert max(after - before for before, after in pairwise(made)) <= HOSTS_AT_ONCE
+    assert len(plan.targets.hosts) == len(names)
