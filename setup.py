@@ -217,6 +217,7 @@ COMPILED = [
     "queues/hosts/entry_apply.py",
     "queues/dead_lettering/dead_letter_reads.py",
     "queues/hosts/classic.py",
+    "queues/hosts/classic_end.py",
     "queues/hosts/queue_core.py",
     "queues/hosts/found_state.py",
     "queues/hosts/id_log.py",

@@ -181,3 +181,24 @@ def decode_config(data: bytes | memoryview) -> Config:
     if set(voters) & set(learners) or not set(joining) <= set(learners):
         raise ValueError("a member of a configuration stands twice")
     return Config(voters, learners, joining)
+
+
+def next_change(config: Config, wanted: Sequence[int], own: i64) -> Change | None:
+    """Return the next step towards the members that are wanted.
+
+    New members join first and become voters by themselves; only then do others leave, the leader
+    last, by a transfer. A member that is no longer wanted before it has caught up is removed at
+    once: its node may have no member, and the group would wait for it for ever.
+    """
+    for member in config.joining:
+        if member not in wanted:
+            return RemoveMember(member)
+    for member in wanted:
+        if member not in config.voters and member not in config.joining:
+            return AddVoter(member)
+    if len(config.joining) > 0:
+        return None
+    for member in config.members():
+        if member not in wanted and member != own:
+            return RemoveMember(member)
+    return None

@@ -87,6 +87,11 @@ class QueueHosts:
         del self.classic[uid]
         return self.awake[uid]
 
+    def take_core(self, host: ClassicHost) -> None:
+        """The core of a mirrored queue has this host from now on."""
+        assert self.awake[host.uid] is host.core
+        self.classic[host.uid] = host
+
     def remove(self, queue: Queue) -> int:
         """The definition is gone; how many messages were ready."""
         core = self.awake.pop(queue.uid, None)

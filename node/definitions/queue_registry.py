@@ -52,6 +52,8 @@ class GroupedQueues(Protocol):
 
     def host(self, queue: Queue) -> QueueHost: ...
 
+    def earlier(self, uid: int) -> QueueHost | None: ...
+
     def quorum(self, uid: int) -> QuorumMember | None: ...
 
     def is_found(self, uid: int) -> bool: ...
@@ -114,11 +116,15 @@ class QueueRegistry:
             return self._remote.unserved(uid, queue.vhost, queue.name)
         if queue is not None and queue.holders:
             return self._grouped.host(queue)
+        if queue is not None and queue.mirrors is not None:  # It had mirrors.
+            earlier = self._grouped.earlier(uid)
+            if earlier is not None:
+                return earlier
         if queue is not None and not self.is_home(queue):
-            return self._proxy(queue)
+            return self.proxy(queue)
         return self.hosts[uid]
 
-    def _proxy(self, queue: Queue) -> QueueHost:
+    def proxy(self, queue: Queue) -> Proxy:
         """A queue of another node."""
         home = self.home_of(queue)
         known = self._remote.known(home, queue.uid)

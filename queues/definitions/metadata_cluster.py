@@ -307,7 +307,13 @@ def with_mirrors(queue: Queue, view: MirrorView, roster: Roster) -> Queue | Refu
     fault = view_fault(view, 0 if known is None else known.term, roster)
     if fault:
         return refused(f"view {view.epoch} of queue '{queue.name}': {fault}")
-    return msgspec.structs.replace(queue, mirrors=view)
+    if view.members or known is None:
+        return msgspec.structs.replace(queue, mirrors=view)
+    if len(known.members) != 1:
+        return refused(f"queue '{queue.name}' has mirrors on other nodes than its leader's")
+    home = roster.members.get(known.members[0])
+    node = queue.node if home is None else home.name
+    return msgspec.structs.replace(queue, mirrors=view, node=node)
 
 
 def first_mirrors(command: DeclareQueue, roster: Roster) -> MirrorView | None:

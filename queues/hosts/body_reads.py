@@ -49,6 +49,10 @@ class Reading:
         self._heeds_marks = False
         self.mark_durable(self._mark_durable)  # No session waits for one.
 
+    def heed_marks(self) -> None:
+        """From now on a delivery needs a delivered mark in the log."""
+        self._heeds_marks = True
+
     def view(self, owner: BodyOwner, sink: SessionSink, first: i64, count: i64) -> View | None:
         """The head of these messages with their bytes, or None while they are being read, or
         while the log does not know yet that as much as that has been delivered.

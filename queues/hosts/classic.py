@@ -7,7 +7,7 @@ or, above the node's budget, in page files (`queues.bodies.paging`). A lazy queu
 memory only until they are on disk. Compiled.
 """
 
-from typing import Final, final
+from typing import Final, Protocol, final
 
 from mypy_extensions import i64
 
@@ -19,15 +19,28 @@ from queues.hosts.id_log import IdLog, logged
 from queues.hosts.queue_core import DEFAULT as DEFAULT
 from queues.hosts.queue_core import LAZY, QueueCore
 from queues.hosts.session_users import Users
-from queues.machine.commands import Command, EndSession, Enqueue, Tick
+from queues.machine.commands import (
+    Command,
+    EndSession,
+    Enqueue,
+    Numbered,
+    SessionId,
+    Tick,
+    enqueue_of,
+)
 from queues.machine.effects import (
+    Applied,
     Delivers,
     Effect,
     Enqueued,
+    Inspected,
     KnownAlready,
     Left,
     Purged,
+    ResendFrom,
+    SessionOver,
     SizesWanted,
+    Unwanted,
 )
 from queues.machine.expiry import FAR
 from queues.machine.known_ids import Fresh, KnownIds
@@ -40,6 +53,20 @@ MARK_STRIDE: Final = 2048  # deliveries between two delivered marks in the journ
 SHIFT_SLOTS: Final = 1024  # of the store, looked at in a step after a change of mode
 SHIFT_REST_MS: Final = 50  # while page files are behind
 NO_CHUNKS: Final[list[Chunk]] = []  # of commands that bring none
+
+
+class NumberedEnd(Protocol):
+    """Who has the sinks of sessions whose commands have numbers (`queues.hosts.classic_end`)."""
+
+    def applied(self, session: SessionId, number: i64) -> None: ...
+
+    def resend(self, session: SessionId) -> None: ...
+
+    def ended(self, session: SessionId) -> None: ...
+
+    def close(self) -> None: ...
+
+    def sessions(self) -> set[SessionId]: ...
 
 
 @final
@@ -68,6 +95,7 @@ class ClassicHost:
         self._id_log: IdLog | None = None  # once the queue remembers ids
         self._delay_log: DelayLog | None = None  # once the queue delays messages
         self._is_over = False  # and its core has another host
+        self.numbered_end: NumberedEnd | None = None  # the queue had mirrors, and sessions do
 
     @property
     def ready_count(self) -> int:
@@ -124,6 +152,41 @@ class ClassicHost:
                 return
         self._users.commands(sink)
         self._hand_down(command)
+
+    def numbered(self, sink: SessionSink, command: Command, chunk: Chunk | None) -> None:
+        """The same for a session whose commands have numbers. The chunk stays its owner's."""
+        if chunk is None:
+            self._users.commands(sink)
+            self._hand_down(command)
+            return
+        self._users.publishes(sink)
+        own = chunk.twin()
+        core = self.core
+        enqueue = enqueue_of(command)
+        assert enqueue is not None
+        enqueue.traits = core.traits(own)
+        sink.credit.send(self._credit, own.count())
+        core.expect(own)
+        if self._chunks is None:
+            self._chunks = [own]
+        else:
+            self._chunks.append(own)
+        self._hand_down(command)
+
+    def order(self, command: Command) -> None:
+        """A command of the node's own."""
+        self._hand_down(command)
+
+    def adopt(self, sink: SessionSink) -> None:
+        """The sink stands for its session from now on."""
+        self._users.adopt(sink)
+
+    def confirm_later(self, sink: SessionSink, upto_seq: i64) -> bool:
+        """Have what the session has published confirmed once it is in the log; False: it is."""
+        if self._users.receipt_of(sink.session) <= self._journal.confirmed_receipt:
+            return False
+        self._journal.confirm(sink, self.uid, upto_seq, self._credit, 0)
+        return True
 
     def _hand_down(self, command: Command) -> None:
         """Apply the command in this turn."""
@@ -236,14 +299,22 @@ class ClassicHost:
                 sink.on_confirms(self.uid, upto)
         core.publish_dead_letters(now_ms)
         for command in commands:
-            if isinstance(command, EndSession):
-                self._users.end(command.session)
-                core.reading.end_session(command.session)
+            last = command.command if isinstance(command, Numbered) else command
+            if isinstance(last, EndSession):
+                self._end_session(last.session)
         core.store.tidy()
         high = machine.delivered_high
         if core.durable and high > self._mark + MARK_STRIDE:
             self._mark = high
             self._journal.mark(self.uid, high, self)
+
+    def _end_session(self, session: SessionId) -> SessionSink | None:
+        sink = self._users.get(session)
+        self._users.end(session)
+        self.core.reading.end_session(session)
+        if self.numbered_end is not None:
+            self.numbered_end.ended(session)
+        return sink
 
     def _log_ids(self, effects: list[Effect], chunks: list[Chunk]) -> None:
         """Journal the ids that the queue remembers since the last batch, of messages that are in
@@ -258,6 +329,8 @@ class ClassicHost:
             if isinstance(effect, Enqueued):
                 if self._is_journaled(chunks[taken]):
                     runs.append((effect.message_first, effect.count))
+                taken += 1
+            elif isinstance(effect, Unwanted):
                 taken += 1
         self._write_ids(known, logged(known.take_fresh(), runs))
 
@@ -304,6 +377,11 @@ class ClassicHost:
                 self._delivers(effect)
             elif isinstance(effect, Left):
                 self.core.left(effect)
+            elif isinstance(effect, Unwanted):
+                taken += 1
+                again = self._users.get(effect.session)
+                if again is not None:
+                    self._credit.ack(again.credit, effect.count)
             else:
                 self._answer(effect)
 
@@ -370,12 +448,29 @@ class ClassicHost:
             return
         # A session on the same node neither repeats nor leaves out a number.
         assert not isinstance(effect, KnownAlready), "a local session repeated a publish"
+        if isinstance(effect, (Applied, ResendFrom, SessionOver)):
+            self._answer_numbered(effect)
+            return
         core.count_answer(effect)
         sink = self._users.get(session_in(effect))
         if sink is None:
-            assert isinstance(effect, Purged), "an answer without an asker"
+            assert isinstance(effect, (Purged, Inspected)), "an answer without an asker"
             return  # A session that ended during a long purge.
         tell(sink, self.uid, effect, core.auto_delete and core.machine.attached_count == 0)
+
+    def _answer_numbered(self, effect: Applied | ResendFrom | SessionOver) -> None:
+        """An effect for a session whose commands have numbers."""
+        if isinstance(effect, SessionOver):
+            over = self._end_session(effect.session)
+            if over is not None:
+                over.on_gone(int(self.uid))
+            return
+        end = self.numbered_end
+        assert end is not None
+        if isinstance(effect, Applied):
+            end.applied(effect.session, effect.number)
+        else:
+            end.resend(effect.session)
 
     # Beginning and end
 
@@ -444,10 +539,13 @@ class ClassicHost:
     def divert(self, served_by: QueueHost) -> None:
         """Another host is about to take over: it keeps what sessions publish from now on."""
         self._served_by = served_by
+        if self.numbered_end is not None:
+            self.numbered_end.close()
 
     def hand_over(self, now_ms: i64) -> list[SessionSink]:
         """The other host takes over now: all publishes so far are confirmed. Return the sessions,
-        which keep what they have."""
+        which keep what they have; those whose commands have numbers find the other host by
+        themselves."""
         core = self.core
         self.step(now_ms)
         while core.machine.has_more():
@@ -456,7 +554,9 @@ class ClassicHost:
         self._drop_logs()
         core.forget_balance()
         core.credit.peer_down_everywhere()
-        sinks = self._users.all()
+        end = self.numbered_end
+        numbered = set() if end is None else end.sessions()
+        sinks = [sink for sink in self._users.all() if sink.session not in numbered]
         self._users.clear()
         return sinks
 

@@ -506,6 +506,16 @@ class QueueCore:
         self.evaluate_again()
         self.reading.heed_no_marks()
 
+    def end_group(self) -> None:
+        """From now on the queue is one of this node alone: the log has its messages, and what is
+        settled of them. Sessions whose commands have numbers go on with them."""
+        assert self.promises is not None and self.promises.count == 0 and len(self.sweeps) == 0
+        self.quorum = False
+        self.promises = None
+        self.settles = True
+        self.evaluate_again()
+        self.reading.heed_marks()
+
     def restore(self, last_seq: i64, redelivered_upto: i64) -> None:
         """Make the messages ready that were found in the log, which has given numbers up to
         `last_seq`. Those up to `redelivered_upto` may have been delivered before."""

@@ -17,9 +17,18 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from queues.machine.commands import ACCEPT, Command, Numbered, Settle, decode, encode
+from queues.machine.commands import (
+    ACCEPT,
+    Command,
+    Numbered,
+    Settle,
+    decode,
+    encode,
+    enqueue_of,
+)
 from queues.message import FORMAT_091, FORMAT_10, Chunk
 from queues.remote.items import MESSAGES_MAX, RUN, ascends
+from raft.entries import COMMAND, Entry
 
 ENTRY_VERSION: Final = 2
 ENTRY_HEAD: Final = Struct("<BQQI")
@@ -159,3 +168,17 @@ def cut_of(chunk: Chunk, index: i64, count: i64) -> Chunk:
     return Chunk(
         chunk.format_tag, data[begin:end], chunk.base + begin, offsets, chunk.info, chunk.names
     )
+
+
+def range_of(entry: Entry) -> tuple[int, int]:
+    """The numbers that the messages of an entry have: first, end."""
+    if entry.kind != COMMAND:
+        return 1, 1
+    content = entry.parts[0] if len(entry.parts) == 1 else b"".join(entry.parts)
+    decoded = decode_member_entry(content)
+    end = decoded.message_first
+    for command in decoded.commands:
+        enqueue = enqueue_of(command)
+        if enqueue is not None:
+            end += enqueue.count
+    return decoded.message_first, end

@@ -38,6 +38,7 @@ from queues.hosts.quorum_entry import (
     encode_member_entry,
     is_acknowledgement,
     put_run,
+    range_of,
     take_attached,
 )
 from queues.hosts.quorum_recovery import born_in, is_mirror, mirror_birth
@@ -66,7 +67,7 @@ from queues.remote.remote_interfaces import StreamSink
 from queues.sessions.credit import CreditActor
 from raft.entries import COMMAND, CONFIG, Config, Entry, SnapshotPoint
 from raft.group import Group
-from raft.membership import AddVoter, Change, RemoveMember
+from raft.membership import next_change
 from raft.messages import SnapshotSlice
 from raft.ready import Lead
 from raft.ring import Ring
@@ -114,6 +115,8 @@ class Mirror:
         self.next_view: RingView | None = None  # taken as soon as entries are applied
         self.wanted_index: i64 = 0  # its right neighbour needs a snapshot there or behind it
         self.on_lost: Callable[[int], None] | None = None  # it leads, and lacks messages
+        self.is_retiring = False  # the queue becomes a plain one: nothing more is taken
+        self.is_retired = False  # and it leads no more
 
 
 @final
@@ -223,7 +226,7 @@ class QuorumMember:
 
     def hand_down(self, sink: StreamSink, command: Command, chunk: Chunk | None) -> bool:
         """See HomeEnd. The chunk stays its owner's: what is kept here is another one."""
-        if self.term == 0:
+        if self.term == 0 or self.mirror.is_retiring:
             return False
         core = self.core
         self._entries.adopt(sink)
@@ -249,14 +252,14 @@ class QuorumMember:
 
     def resume(self, sink: StreamSink, wanted: Resume) -> Resumed | None:
         """See HomeEnd."""
-        if self.term == 0:
+        if self.term == 0 or self.mirror.is_retiring:
             return None
         self._entries.adopt(sink)
         return self.core.machine.resume(wanted)
 
     def inspect(self, sink: StreamSink) -> bool:
         """See HomeEnd."""
-        if self.term == 0:
+        if self.term == 0 or self.mirror.is_retiring:
             return False
         self._inspects.append(sink)
         self._mark()
@@ -572,11 +575,11 @@ class QuorumMember:
         self.leader = lead.leader
         if lead.leader != 0:
             self._campaigns = 0
-        if leads and self.term == 0:
+        if leads and self.term == 0 and not self.mirror.is_retired:
             self._take_over(lead.term)
         told = self.on_lead
         if told is not None:
-            serves = self.term > 0 and not self._is_sweeping
+            serves = self.term > 0 and not self._is_sweeping and not self.mirror.is_retiring
             told(int(self.uid), int(self.leader), int(lead.term), serves)
 
     def _take_over(self, term: i64) -> None:
@@ -856,6 +859,27 @@ class QuorumMember:
             return
         group.change_view(view)
 
+    def retire(self) -> bool:
+        """Take nothing more, for the queue becomes a plain one of this node; whether everything is
+        applied that was taken. Called again until it is; this member leads, or is about to."""
+        mirror, group = self.mirror, self._group
+        mirror.is_retiring = True
+        if group is None or self.core.is_gone:
+            return False
+        if not mirror.is_retired:
+            is_behind = self.core.machine.next_seq >> TERM_SHIFT < self.term
+            is_idle = len(self._commands) + len(self._stepped) + len(self._open) == 0
+            if self.term == 0 or is_behind or not is_idle:
+                self.end_wait()  # No other command comes with which acknowledgements could go.
+                self._mark()
+                return False
+            mirror.is_retired = True
+            self._step_down()
+            if self.on_lead is not None:
+                self.on_lead(int(self.uid), int(self.leader), int(group.raft.term), False)
+        self._outgoing.give_up()
+        return self.applied_index == group.raft.last_index and len(self.core.sweeps) == 0
+
     def begin_at(self, point: SnapshotPoint, done: Callable[[], None]) -> None:
         def begun(at: SnapshotPoint) -> None:
             if not self.core.is_gone:
@@ -962,38 +986,3 @@ class QuorumMember:
         self._reader.clear()
         self._incoming.drop()
         self._shelf.forget(int(self.uid))
-
-
-def range_of(entry: Entry) -> tuple[int, int]:
-    """The numbers that the messages of an entry have: first, end."""
-    if entry.kind != COMMAND:
-        return 1, 1
-    content = entry.parts[0] if len(entry.parts) == 1 else b"".join(entry.parts)
-    decoded = decode_member_entry(content)
-    end = decoded.message_first
-    for command in decoded.commands:
-        enqueue = enqueue_of(command)
-        if enqueue is not None:
-            end += enqueue.count
-    return decoded.message_first, end
-
-
-def next_change(config: Config, wanted: Sequence[int], own: i64) -> Change | None:
-    """Return the next step towards the members that are wanted.
-
-    New members join first and become voters by themselves; only then do others leave, the leader
-    last, by a transfer. A member that is no longer wanted before it has caught up is removed at
-    once: its node may have no member, and the group would wait for it for ever.
-    """
-    for member in config.joining:
-        if member not in wanted:
-            return RemoveMember(member)
-    for member in wanted:
-        if member not in config.voters and member not in config.joining:
-            return AddVoter(member)
-    if len(config.joining) > 0:
-        return None
-    for member in config.members():
-        if member not in wanted and member != own:
-            return RemoveMember(member)
-    return None

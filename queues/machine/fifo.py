@@ -235,7 +235,8 @@ class Fifo:
 
     def begin_streams(self) -> None:
         """Sessions number their commands from now on, and keep what they have."""
-        self.streams = Streams()
+        if self.streams is None:
+            self.streams = Streams()
         number_sessions(self)
 
     def resume(self, wanted: Resume) -> Resumed:

@@ -285,7 +285,7 @@ def number_sessions(machine: "Fifo") -> None:
         if session not in streams.by_session:
             streams.restore(session, Stream())
     for key, consumer in machine.roster.consumers.items():
-        if key & NUMBER_MASK:  # Else it holds what basic.get has brought.
+        if key & NUMBER_MASK and consumer.rows is None:  # 0 holds what basic.get has brought.
             consumer.rows = _rows_of(machine, consumer)
 
 

@@ -134,6 +134,7 @@ class Proxy:
         self.is_gone = False
         self.is_passing = False  # it is not kept: it goes with the last session that uses it
         self._relay: Relay | None = None  # the queue has mirrors now: these sessions stay here
+        self._is_shared = False  # the queue had mirrors: older sessions have another proxy
         self._quorum = quorum
         self._single_active = single_active
         self._proxies = proxies
@@ -242,9 +243,19 @@ class Proxy:
         self._relay = relay
         return len(self._ties) > 0
 
+    def succeed(self) -> None:
+        """The queue is one of its home alone again: its sessions go there, but for those that stay
+        with the proxy of the mirrored queue."""
+        self._is_shared = True
+        if self._relay is not None:
+            self._relay.relay_by(None)
+            self._relay = None
+
     def serves(self, session: SessionId) -> bool:
         """Whether the session uses the queue by way of its home."""
-        return self._relay is None or session in self._ties
+        if self._relay is None and not self._is_shared:
+            return True
+        return session in self._ties
 
     # From the home
 
@@ -458,7 +469,10 @@ class Proxies:
             host = self.hosts.get(item.uid)
             if host is not None and host.serves(item.session):
                 host.take(item)
-            elif self._roams is not None:
+                continue
+            if host is not None and item.kind == COUNTED:
+                host.take(item)
+            if self._roams is not None:
                 self._roams.take(self._member, item)
 
     def home_lost(self) -> None:

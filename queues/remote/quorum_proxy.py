@@ -14,6 +14,7 @@ beyond that, and while the connection is full, the sessions that publish to it a
 Compiled.
 """
 
+from collections.abc import Callable
 from typing import Final, final
 
 from mypy_extensions import i64
@@ -22,7 +23,7 @@ from queues.machine.commands import Command, ConsumerKey, SessionId
 from queues.machine.fifo import Fifo
 from queues.machine.numbered_sessions import Resume
 from queues.message import Chunk
-from queues.queue_host import CancelSink, SessionSink, View
+from queues.queue_host import CancelSink, QueueHost, SessionSink, View
 from queues.remote.items import (
     ACTIVATED,
     APPLIED,
@@ -108,6 +109,8 @@ class QuorumProxy:
         self._remote_sessions: dict[SessionId, RemoteSession] = {}
         # Who serves sessions that used the queue before it had mirrors, as one of another node
         self.relayed: Proxy | None = None
+        # The queue has no mirrors any more: it serves sessions that come to use it.
+        self._successor: QueueHost | None = None
         self._ending: dict[SessionId, RemoteSession] = {}  # of those whose old home is gone
         self._kept_bytes: i64 = 0
         self._brake = CreditActor("commands that wait", BRAKE_SPEC)
@@ -153,6 +156,10 @@ class QuorumProxy:
         if relayed is not None and relayed.serves(sink.session):
             relayed.publish(sink, chunk, first_seq)
             return
+        successor = self._successor_for(sink)
+        if successor is not None:
+            successor.publish(sink, chunk, first_seq)
+            return
         if self.is_gone:  # Since the message was routed, some turns ago.
             sink.on_gone(self.uid)
             return
@@ -168,6 +175,10 @@ class QuorumProxy:
         if relayed is not None and relayed.serves(sink.session):
             relayed.command(sink, command)
             return
+        successor = self._successor_for(sink)
+        if successor is not None:
+            successor.command(sink, command)
+            return
         self._remote_session(sink).command(command)
 
     def view(self, sink: SessionSink, first: i64, count: i64) -> View | None:
@@ -175,6 +186,9 @@ class QuorumProxy:
         relayed = self.relayed
         if relayed is not None and relayed.serves(sink.session):
             return relayed.view(sink, first, count)
+        successor = self._successor_for(sink)
+        if successor is not None:
+            return successor.view(sink, first, count)
         return self._remote_session(sink).view(first, count)
 
     def _remote_session(self, sink: SessionSink) -> RemoteSession:
@@ -192,9 +206,44 @@ class QuorumProxy:
             consumers = [machine.roster.consumers[key] for key in keys]
             self._remote_session(sink).adopt(published, consumers, machine.roster.active_key)
 
+    def _successor_for(self, sink: SessionSink) -> QueueHost | None:
+        """Who serves the session in place of this proxy."""
+        if self._successor is None or sink.session in self._remote_sessions:
+            return None
+        return self._successor
+
+    def succeed_by(self, successor: QueueHost | None) -> None:
+        """The queue has no mirrors any more: the successor serves all sessions but those that use
+        the queue now. None: it has mirrors again."""
+        self._successor = successor
+
+    def home_lost(self) -> None:
+        """The node is lost that has the queue alone: its sessions are over."""
+        for remote_session in self._all_sessions():
+            remote_session.home_lost()
+
+    @property
+    def is_succeeded(self) -> bool:
+        return self._successor is not None
+
+    @property
+    def led_by(self) -> int:
+        """Who leads, or led last."""
+        return self._led_by
+
+    @property
+    def is_in_use(self) -> bool:
+        return len(self._remote_sessions) + len(self._ending) > 0 or self.relayed is not None
+
     def relay_by(self, proxy: Proxy | None) -> None:
         """See `queues.remote.proxy.Relay`."""
         self.relayed = proxy
+        self.tell_unused()
+
+    def tell_unused(self) -> None:
+        """Say so when the last session has ended that needs the proxy of a plain queue."""
+        if self._successor is not None and not self.is_in_use and not self.is_gone:
+            self._quorum_proxies.on_unused(self.uid)
 
     def end_session(self, sink: SessionSink) -> None:
         """See `queues.remote.proxy.Relay`."""
@@ -306,9 +355,9 @@ class QuorumProxy:
             following = self._remote_sessions.get(session)
             if following is not None:
                 following.begin()
-            return
-        if self._remote_sessions.get(remote_session.session) is remote_session:
+        elif self._remote_sessions.get(remote_session.session) is remote_session:
             del self._remote_sessions[remote_session.session]
+        self.tell_unused()
 
     # From a leader on another node
 
@@ -371,6 +420,10 @@ class QuorumProxy:
         self.credit.peer_down_everywhere()
 
 
+def ignore(uid: int) -> None:
+    return
+
+
 @final
 class QuorumProxies:
     """The proxies of all quorum queues on a node of a cluster."""
@@ -383,6 +436,7 @@ class QuorumProxies:
         self.find_peer_route = find_peer_route
         self.hosts: dict[int, QuorumProxy] = {}
         self.published_bytes: i64 = 0  # of messages that went to leaders on other nodes
+        self.on_unused: Callable[[int], None] = ignore  # uid: no session needs that proxy any more
         self._turn = turn
 
     def add(self, host: QuorumProxy) -> None:
@@ -394,6 +448,11 @@ class QuorumProxies:
         if host is not None:
             host.delete()
 
+    def forget(self, uid: int) -> None:
+        """The queue has no mirrors any more, and no session needs the proxy: its successor serves
+        those that still know it."""
+        self.hosts.pop(uid, None)
+
     def take(self, member: int, item: Item) -> None:
         """What a leader elsewhere says. BadItem: it makes no sense."""
         host = self.hosts.get(item.uid)
@@ -403,7 +462,9 @@ class QuorumProxies:
     def lost(self, member: int) -> None:
         """What was under way to that node and from it is lost."""
         for host in list(self.hosts.values()):
-            if host.member == member:
+            if host.is_succeeded and host.led_by == member:
+                host.home_lost()
+            elif host.member == member:
                 host.resume_all(False)
 
     def tick(self) -> None:

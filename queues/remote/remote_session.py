@@ -530,6 +530,10 @@ class RemoteSession:
         self._settle_up(number)
         self._pump()
 
+    def home_lost(self) -> None:
+        """The only node that has the queue is lost, and with it all that it knew of the session."""
+        self._session_over()
+
     def _session_over(self) -> None:
         """The session is not known any more: it has ended as was asked, or the cluster has ended
         it. What became of publishes that were not confirmed is not known."""

@@ -23,7 +23,6 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from queues.hosts.host_interfaces import Steps
-from queues.hosts.quorum_member import next_change
 from queues.hosts.quorum_snapshot import Shelf, Standing
 from queues.machine.commands import (
     GROUP_CONSUMER,
@@ -50,6 +49,7 @@ from queues.streams.tail import Tail
 from queues.streams.transfer import SLICE_BYTES, IncomingFiles, OutgoingFiles, SliceDone
 from raft.entries import COMMAND, CONFIG, Config, Entry, SnapshotPoint
 from raft.group import Group
+from raft.membership import next_change
 from raft.messages import SnapshotSlice
 from raft.ready import Lead
 from raft.status import Status

@@ -121,8 +121,13 @@ def test_a_queue_with_messages_gets_mirrors_and_loses_them(cluster: ClusterOfNod
     cluster.node(1).start()
     synchronised(cluster, "later", 2)
     cluster.node(2).api("DELETE", "/api/policies/%2F/later")
-    eventually(lambda: "slave_nodes" not in row(cluster, "later"), seconds=WAIT_S)
-    expected = [*bodies, b"transient", b"by an open channel", b"afterwards"]
+    is_plain(cluster, "later")
+    publish(second, "later", [b"in a plain queue"])
+    home = row(cluster, "later")["node"]
+    number = next(each for each in (1, 2, 3) if cluster.node(each).name == home)
+    cluster.node(number).kill9()
+    cluster.node(number).start()
+    expected = [*bodies, b"transient", b"by an open channel", b"afterwards", b"in a plain queue"]
     assert consume(channel_to(cluster, 3), "later", len(expected)) == expected
 
 
@@ -168,11 +173,60 @@ def test_a_consumer_stays_when_its_queue_gets_mirrors_and_when_it_loses_them(
     cluster.node(3).start()
     synchronised(cluster, queue, 2)
     cluster.node(2).api("DELETE", f"/api/policies/%2F/{queue}")
-    eventually(lambda: "slave_nodes" not in row(cluster, queue), seconds=WAIT_S)
+    is_plain(cluster, queue)
     settle(40)
+    publish(publisher, queue, [b"in a plain queue"])
+    put_policy(cluster, queue, f"^{queue}$", {"ha-mode": "all", "ha-sync-mode": "automatic"})
+    synchronised(cluster, queue, 2)
     settle(50)
-    settle(51)
-    assert found == [*bodies, b"behind"]
+    publish(publisher, queue, [b"in a mirrored queue again"])
+    settle(53)
+    assert found == [*bodies, b"behind", b"in a plain queue", b"in a mirrored queue again"]
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_clients_that_came_to_a_mirrored_queue_stay_when_it_becomes_a_plain_one(
+    cluster: ClusterOfNodes, number: int
+) -> None:
+    """On the node of its leader or on another one; those that come later are served beside them."""
+    queue = f"came-{number}"
+    put_policy(cluster, queue, f"^{queue}$", {"ha-mode": "all"})
+    channel_to(cluster, 1).queue_declare(queue, durable=True)
+    synchronised(cluster, queue, 2)
+    channel, publisher = channel_to(cluster, number), channel_to(cluster, number)
+    channel.add_on_cancel_callback(lambda frame: pytest.fail(f"cancelled: {frame}"))
+    channel.basic_qos(prefetch_count=10)
+    publish(publisher, queue, [b"message %d" % each for each in range(20)])
+    tags: list[int] = []
+    found: list[bytes] = []
+
+    def take(_channel: Any, method: Any, _properties: Any, body: bytes) -> None:
+        assert not method.redelivered
+        tags.append(method.delivery_tag)
+        found.append(body)
+
+    def taken(count: int) -> bool:
+        channel.connection.process_data_events(0.01)
+        return len(found) >= count
+
+    channel.basic_consume(queue, take)
+    eventually(lambda: taken(10), seconds=WAIT_S)
+    cluster.node(2).api("DELETE", f"/api/policies/%2F/{queue}")
+    is_plain(cluster, queue)
+    publish(publisher, queue, [b"by an older client"])
+    publish(channel_to(cluster, number), queue, [b"by a newer client"])
+    for count in (20, 22):
+        while tags:
+            channel.basic_ack(tags.pop(0))
+        eventually(partial(taken, count), seconds=WAIT_S)
+    expected = [b"message %d" % each for each in range(20)]
+    assert found == [*expected, b"by an older client", b"by a newer client"]
+
+
+def is_plain(cluster: ClusterOfNodes, queue: str) -> None:
+    """Wait until a node has made a mirrored queue a plain one; the last time it was asked to."""
+    text = f"queue '{queue}' in vhost '/': the queue has no mirrors any more"
+    eventually(lambda: any(text in each.log() for each in cluster.nodes), seconds=WAIT_S)
 
 
 def ctl(cluster: ClusterOfNodes, *words: str) -> None:

@@ -43,6 +43,10 @@ Slice = bytes | Exception | None
 Durable = Callable[[], None]
 
 
+def nothing() -> None:
+    """No caller waits for the end of what is not needed."""
+
+
 class SnapshotStore:
     """Snapshots by owner. Which owners have any is known from the start on, without reading.
 
@@ -261,15 +265,15 @@ class SnapshotStore:
 
     # The end.
 
-    def forget(self, owner: int) -> None:
-        """Remove all snapshots of an owner that is gone."""
+    def forget(self, owner: int, done: Durable = nothing) -> None:
+        """Remove all snapshots of an owner that is gone; `done` when that is durable."""
         if owner in self._owners:
             self._owners.discard(owner)
             self._heads.pop(owner, None)
             self._newest.pop(owner, None)
             self._give_up_writer(owner)
             self.drop_staged(owner)
-            self._keyed.save([end_of(owner)], nothing)
+            self._keyed.save([end_of(owner)], done)
 
     def sweep(self, known: Collection[int]) -> int:
         """Forget all owners but these; how many that were."""
@@ -319,10 +323,6 @@ class SnapshotWriter:
         """It will not be finished."""
         if self.stream.is_open:
             self._store.give_up(self.stream)
-
-
-def nothing() -> None:
-    """No caller waits for the end of what is not needed."""
 
 
 def slice_durable(staged: Staged, done: Durable) -> None:

@@ -112,9 +112,9 @@ class Leaders:
         """Member and term of who leads the group, or is home of the classic queue; None: none
         that can be reached."""
         best = self._best.get(uid)
-        if best is not None:
-            return best if best[0] != NO_MEMBER else None
-        home = self._home_of(uid)
+        if best is not None and best[0] != NO_MEMBER:
+            return best
+        home = self._home_of(uid)  # None: the queue has a group.
         if home is None or not self._is_reachable(home):
             return None
         return home, HOME_TERM

@@ -9,6 +9,7 @@ for one view the definitions take one. Who proposes what:
 - the leader of the definitions: members that it cannot reach, a leader among them;
 - a member whose log is damaged: the view without itself;
 - the node of a classic queue whose policy wants mirrors: the first view;
+- the node of a leader that is alone, if the queue is to have no mirrors: the view without members;
 - a node that stops: that a synchronised mirror leads; without one, that its leader has stopped
   (`ha-promote-on-shutdown` says then whether another mirror may lead).
 
@@ -36,6 +37,7 @@ from node.events.logs import ids_of
 from queues.definitions.broker_objects import MirrorView, Queue
 from queues.definitions.metadata_commands import SetMirrorView
 from queues.definitions.mirror_policy import (
+    EXACTLY,
     NODES,
     MirrorPolicy,
     Wanted,
@@ -84,6 +86,8 @@ class Rings(Protocol):
     """The members of rings on this node (`node.cluster.queues.mirrors.Mirrors`)."""
 
     def ring(self, uid: int) -> Reporting | None: ...
+
+    def has_member(self, uid: int) -> bool: ...
 
     def synchronise(self, queue: Queue, view: RingView, policy: MirrorPolicy | None) -> None: ...
 
@@ -322,8 +326,8 @@ class MirrorProposals:
     def _first(self, queue: Queue) -> MirrorView | None:
         """Of a classic queue of this node that is to get mirrors."""
         here = self._snapshot.here
-        if queue.node != self._snapshot.name_of(here):
-            return None
+        if queue.node != self._snapshot.name_of(here) or self._mirrors.has_member(int(queue.uid)):
+            return None  # It is elsewhere, or it is still becoming a plain queue.
         policy = self.policy_of(queue)
         if policy is None:
             return None
@@ -354,7 +358,16 @@ class MirrorProposals:
         if ring is None or ring.view is None or ring.view.epoch != view.epoch:
             return None
         report = LeaderReport(ring.next_synchronised, ring.next_partial, ring.needs_term)
-        return self._following(queue, view, self._gone(view), report)
+        following = self._following(queue, view, self._gone(view), report)
+        is_alone = view.members == (self._snapshot.here,)
+        if following is None and is_alone and not self._wants_mirrors(queue):
+            return MirrorView(int(view.epoch) + 1)
+        return following
+
+    def _wants_mirrors(self, queue: Queue) -> bool:
+        """Whether a policy asks for mirrors, be there nodes for them now or not."""
+        policy = self.policy_of(queue)
+        return policy is not None and (policy.mode != EXACTLY or policy.count > 1)
 
     def _following(
         self, queue: Queue, view: RingView, gone: frozenset[int], report: LeaderReport | None

@@ -7,9 +7,12 @@ proxies by which sessions reach the leader. `changed` brings this node to a new 
 - the node is no member of the view, or joined it again: what is here is discarded;
 - it is a member and has none yet: it begins empty, or, as the leader of the first view, with the
   messages of the classic queue (`queues.hosts.founding`);
-- else its member takes the view.
+- else its member takes the view;
+- the view has no members, and the queue is one of this node: its member, which is alone, becomes a
+  classic queue (`queues.hosts.disbanding`).
 
-A queue whose mirrors all go stays a ring of one member.
+Sessions that use a queue when its last mirror goes keep their proxies (`QuorumProxy.succeed_by`),
+by which they reach the classic queue (`queues.hosts.classic_end`).
 """
 
 import logging
@@ -22,10 +25,13 @@ from node.events.logs import ids_of
 from node.process_identity import ProcessIdentity
 from queues.definitions.broker_objects import MirrorView, Queue
 from queues.definitions.mirror_policy import MirrorPolicy
+from queues.hosts.classic import ClassicHost
+from queues.hosts.disbanding import Disbanding
 from queues.hosts.founding import Founding
 from queues.hosts.host_interfaces import Steps
 from queues.hosts.quorum_member import QuorumMember
 from queues.hosts.quorum_recovery import INCARNATION, FoundGroup, FoundGroups, beginning
+from queues.machine.commands import TERM_SHIFT
 from queues.queue_host import SessionSink
 from raft.entries import Config
 from raft.host import TICK_MS
@@ -37,6 +43,7 @@ if TYPE_CHECKING:
     from node.cluster.cluster_node import Cluster
     from node.cluster.queues.group_member import GroupMember
     from node.cluster.queues.queues_channel import QueuesChannel
+    from node.definitions.effective_rules import EffectiveRules
     from node.definitions.queue_registry import QueueRegistry
     from node.turn import Turn
     from queues.definitions.metadata import Metadata
@@ -71,6 +78,7 @@ class Site(Protocol):
     queues: "QueueRegistry"
     turn: "Turn"
     away: "QueuesChannel"
+    rules: "EffectiveRules"
     identity: ProcessIdentity
 
     @property
@@ -101,6 +109,16 @@ class Groups(Protocol):
 
     def proxy(self, queue: Queue) -> "QuorumProxy": ...
 
+    def earlier(self, uid: int) -> "QuorumProxy | None": ...
+
+    def forget_snapshots(self, uid: int, done: Callable[[], None]) -> None: ...
+
+    def give_core(self, uid: int) -> None: ...
+
+    def serve_numbered(self, host: ClassicHost, term: int, has_restarted: bool) -> None: ...
+
+    def end_numbered(self, uid: int) -> None: ...
+
     def leave(self, uid: int) -> None: ...
 
 
@@ -116,6 +134,7 @@ class Mirrors:
         self._queues = queues
         self._slice_bytes_per_tick = -(-sync_bytes_per_s * TICK_MS // 1000)
         self._founding: set[int] = set()  # uids of classic queues that are handed over
+        self._disbanding: set[int] = set()  # uids of queues that become classic ones
         self.on_changed: Callable[[int], None] | None = None  # a view or a policy is another one
         self.on_lost: Callable[[int], None] | None = None  # a mirror leads without being whole
         # What an operator has said, by uid: whether mirrors are to be synchronised. It holds until
@@ -127,6 +146,10 @@ class Mirrors:
         """This node's member of a ring; None: it takes no part in one."""
         group = self._cluster.raft.group(uid)
         return group.raft if group is not None and isinstance(group.raft, Ring) else None
+
+    def has_member(self, uid: int) -> bool:
+        """Whether this node has a member of the queue's ring."""
+        return uid in self._queues.members
 
     def look_at(self, uid: int) -> None:
         if self.on_changed is not None:
@@ -191,6 +214,12 @@ class Mirrors:
         """The definitions have another view."""
         self._broker.turn.begin()
         self._broker.queues.forget_lookups()
+        if not queue.holders:
+            self._become_plain(queue)
+            return
+        proxy = self._queues.earlier(int(queue.uid))
+        if proxy is not None:
+            proxy.succeed_by(None)
         for each in self._broker.away.all_peer_queues.values():
             if queue.uid in each.proxies.hosts:  # It was a classic queue of that node.
                 each.proxies.relay(queue.uid, self._queues.proxy(queue))
@@ -201,6 +230,11 @@ class Mirrors:
         """Bring the member here to the view of the definitions."""
         uid = queue.uid
         member = self._queues.quorum(uid)
+        if uid in self._disbanding:
+            return  # `_disbanded` goes on.
+        if member is not None and not queue.holders and self._broker.queues.is_home(queue):
+            self._disband(queue, member)
+            return
         if member is None:
             if self._queues.is_founding(queue):
                 self.found(queue)
@@ -272,7 +306,7 @@ class Mirrors:
         member.join(group)
         self.look_at(uid)
         queue = self._broker.metadata.queue(uid)
-        if queue is not None and queue.holders:
+        if queue is not None and queue.mirrors is not None:
             self.begin(queue)
 
     def rejoin(self, member: QuorumMember, found: FoundGroup) -> None:
@@ -310,14 +344,17 @@ class Mirrors:
         """Make the classic queue of this node the first member of its ring."""
         uid = queue.uid
         broker = self._broker
-        if uid in self._founding or uid in broker.queues.damages.hosts:
+        if uid in self._founding or uid in broker.queues.damages.hosts or self._is_stale(queue):
             return
         if not broker.queues.hosts.is_used(uid):
             self._begin_new(queue)
             return
         self._founding.add(uid)
         host = broker.queues.hosts[uid]
-        host.divert(self._queues.proxy(queue))
+        proxy = self._queues.proxy(queue)
+        proxy.succeed_by(None)
+        host.divert(proxy)
+        self._queues.end_numbered(uid)
         founded = partial(self._founded, uid)
         Founding(host, broker.steps, broker.now_ms, founded).begin()
 
@@ -336,3 +373,72 @@ class Mirrors:
         for sink in sinks:
             proxy.adopt(sink, core.machine)
         self._make(queue, self._queues.make_member(queue, core))
+
+    # A queue has no mirrors any more
+
+    def _become_plain(self, queue: Queue) -> None:
+        """The view without members: the queue is one of its node alone."""
+        uid = queue.uid
+        broker = self._broker
+        self.begin(queue)
+        if broker.queues.is_home(queue):
+            return
+        home = broker.queues.home_of(queue)
+        proxy = self._queues.earlier(uid)
+        if proxy is None:
+            return
+        successor = broker.queues.proxy(queue)
+        successor.succeed()
+        proxy.succeed_by(successor)
+        if broker.away.is_down(home):
+            proxy.home_lost()
+        proxy.tell_unused()
+
+    def _disband(self, queue: Queue, member: QuorumMember) -> None:
+        """Make the only member of the ring a classic queue of this node."""
+        uid = int(queue.uid)
+        view = queue.mirrors
+        assert view is not None
+        if self._cluster.raft.group(uid) is None or self._queues.is_damaged(uid):
+            return  # It has not begun, or it waits for an operator.
+        self._disbanding.add(uid)
+        epoch, here = view.epoch, self._cluster.member
+        has_restarted = not member.is_leading
+        if has_restarted:  # It leads once more, without the others.
+            joined = (int(member.mirror.joined),)
+            member.take_view(RingView(epoch, epoch, (here,), joined, (here,)))
+        Disbanding(
+            member,
+            epoch << TERM_SHIFT | 1,
+            self._broker.steps,
+            partial(self._queues.forget_snapshots, uid),
+            partial(self._disbanded, uid, epoch, has_restarted),
+        ).begin()
+
+    def _disbanded(self, uid: int, epoch: int, has_restarted: bool, host: ClassicHost) -> None:
+        """It is durable that the queue has no member here."""
+        broker = self._broker
+        broker.turn.begin()
+        self._disbanding.discard(uid)
+        queue = broker.metadata.queue(uid)
+        if queue is None:
+            return
+        core = host.core
+        self._queues.give_core(uid)
+        core.end_group()
+        broker.queues.hosts.take_core(host)
+        rules = broker.rules.rules_of(queue)
+        host.configure(rules.options, rules.mode, core.dead_letter_publisher)
+        host.on_timer()  # Messages may be due, or wait for a consumer.
+        self._queues.serve_numbered(host, epoch, has_restarted)
+        proxy = self._queues.earlier(uid)
+        if proxy is not None:
+            proxy.succeed_by(host)
+            proxy.tell_unused()
+        broker.queues.forget_lookups()
+        log.info(
+            "queue '%s' in vhost '%s': the queue has no mirrors any more and belongs to this node",
+            *(queue.name, queue.vhost),
+            extra=ids_of(queue=queue.name, vhost=queue.vhost),
+        )
+        self.look_at(uid)

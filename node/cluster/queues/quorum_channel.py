@@ -43,6 +43,8 @@ from queues.definitions.arguments import decode_arguments
 from queues.definitions.broker_objects import Queue
 from queues.definitions.queue_arguments import STREAM, queue_type
 from queues.hosts.byte_counts import Traffic
+from queues.hosts.classic import ClassicHost
+from queues.hosts.classic_end import ClassicEnd
 from queues.hosts.queue_core import QueueCore
 from queues.hosts.quorum_member import SNAPSHOT_ENTRIES, QuorumMember
 from queues.hosts.quorum_recovery import (
@@ -119,7 +121,9 @@ class QuorumQueues:
         self._unknown: list[int] = []  # the other way round
         self._is_joined = False
         self._crashed: dict[int, FoundGroup] = {}  # damaged ones that are the only member
-        self._suspending = Suspending(self.members, self._is_known, self._patience_ms)
+        self._ends: dict[int, ClassicEnd] = {}  # of queues of this node that had mirrors
+        self._suspending = Suspending((self.members, self._ends), self._is_known, self._patience_ms)
+        self.quorum_proxies.on_unused = self._unused
         self._were_connected: set[int] = set()  # processes that had a connection to this one
         owners = [uid for uid in snapshots.owners if uid != METADATA_OWNER]
         self.found.begin(owners, snapshots.load_slices)
@@ -174,6 +178,7 @@ class QuorumQueues:
         self._renewing.discard(queue.uid)
         self._crashed.pop(queue.uid, None)
         self.followed.pop(queue.uid, None)
+        self._ends.pop(queue.uid, None)
         if queue.uid in self.damaged or queue.uid in self.over:
             self.damaged.pop(queue.uid, None)
             self.over.discard(queue.uid)
@@ -185,6 +190,54 @@ class QuorumQueues:
             member.leave()
             if self._cluster.member not in queue.holders:  # It had not left yet.
                 self._broker.queues.hosts.remove(queue)
+
+    # Queues that have no mirrors any more
+
+    def forget_snapshots(self, uid: int, done: Callable[[], None]) -> None:
+        """The member here becomes a queue of this node alone. `done` when it is durable that there
+        is no member."""
+        self._snapshots.forget(uid, done)
+
+    def give_core(self, uid: int) -> None:
+        """Remove the member, but not what it has of the queue: another host has that now."""
+        member = self.members.pop(uid)
+        self.followed.pop(uid, None)
+        group = self._cluster.raft.group(uid)
+        if group is not None:
+            self.found.hard_state(uid, INCARNATION, group.raft.term, 0)
+            self._cluster.raft.remove(uid)
+        self._wal.release_log(uid, INDEX_MAX)
+        member.leave()
+
+    def serve_numbered(self, host: ClassicHost, term: int, has_restarted: bool) -> None:
+        """Serve the queue of this node to sessions that used it when it had mirrors; if the node
+        has restarted since, these are over."""
+        uid = int(host.uid)
+        end = self._ends[uid] = ClassicEnd(host, term)
+        if has_restarted:
+            end.end_all(self._broker.now_ms())
+        self._leaders.lead(uid, term)
+        self._suspending.led(end)
+
+    def end_numbered(self, uid: int) -> None:
+        """The queue gets mirrors again: these sessions find the leader of the ring."""
+        if self._ends.pop(uid, None) is not None:
+            self._leaders.unlead(uid)
+
+    def earlier(self, uid: int) -> QuorumProxy | None:
+        """The way to a queue that had mirrors, for as long as it is needed."""
+        proxy = self._proxies.get(uid)
+        if proxy is not None or uid not in self.members:
+            return proxy
+        queue = self._broker.metadata.queue(uid)  # It is still becoming a queue of this node.
+        return None if queue is None else self.proxy(queue)
+
+    def _unused(self, uid: int) -> None:
+        """No session needs the proxy of a queue that had mirrors."""
+        if self._proxies.pop(uid, None) is not None:
+            self._leaders.unwatch(uid, self._watches.pop(uid))
+            self.quorum_proxies.forget(uid)
+        self._broker.queues.forget_lookups()
 
     # Members
 
@@ -578,7 +631,7 @@ class QuorumQueues:
 
     def find_end(self, uid: int) -> HomeEnd | None:
         """The leader's end of a queue, or what may come to be it."""
-        return self.members.get(uid)
+        return self.members.get(uid) or self._ends.get(uid)
 
     def status(self, uid: int) -> Status | None:
         """How this node's member of the group stands; None: it has none."""
@@ -637,7 +690,8 @@ class QuorumQueues:
 
     def _patience_ms(self, queue: LedQueue, has_ended: bool) -> int:
         """Consumers of a classic queue, mirrored ones too, lose their messages sooner (0036)."""
-        if isinstance(queue, QuorumMember) and queue.mirror.joined > 0:
+        is_plain = isinstance(queue, ClassicEnd)
+        if is_plain or (isinstance(queue, QuorumMember) and queue.mirror.joined > 0):
             return ENDED_MS if has_ended else self._broker.config.cluster.home_down_ms
         return DISCONNECTED_MS
 

@@ -9,7 +9,7 @@ The machine ignores a second order of the same kind.
 Looks at queues only when something has changed. Not compiled.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, Protocol
 
 from queues.machine.commands import Command, EndProcess, Suspend, Unsuspend
@@ -42,11 +42,12 @@ class Suspending:
 
     def __init__(
         self,
-        queues: Mapping[int, LedQueue],
+        queues: Sequence[Mapping[int, LedQueue]],
         is_known: Callable[[int], bool],
         patience_ms: Patience,
     ) -> None:
-        """`is_known`: whether there is such a process, as far as this node has heard.
+        """`queues`: by uid, of each kind.
+        `is_known`: whether there is such a process, as far as this node has heard.
         `patience_ms`: how long consumers that cannot be reached keep messages of a queue. The
         machine keeps the first one that it was given."""
         self._queues = queues
@@ -62,9 +63,13 @@ class Suspending:
         self._ended = ended
         if changed:
             # Whatever the machine has: the order before may still be on its way to it.
-            for queue in self._queues.values():
+            for queue in self._all():
                 if queue.is_leading:
                     self._settle(queue, changed & (queue.processes() | queue.suspended()))
+
+    def _all(self) -> Iterable[LedQueue]:
+        for some in self._queues:
+            yield from some.values()
 
     def led(self, queue: LedQueue) -> None:
         """It is led here from now on, and knows all that was committed before."""
@@ -79,7 +84,7 @@ class Suspending:
     def ended(self, process: int) -> None:
         """There is no such process any more."""
         self._cut_off.discard(process)
-        for queue in self._queues.values():
+        for queue in self._all():
             if queue.is_leading and process in queue.processes() | queue.suspended():
                 queue.order(EndProcess(process))
 

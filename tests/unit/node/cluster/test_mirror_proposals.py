@@ -49,6 +49,11 @@ class FakeRings:
     acked_and_last: tuple[int, int] = (-1, 0)  # of the right neighbours
     asked: list[tuple[int, bool, bool]] = field(default_factory=list)
 
+    members: set[int] = field(default_factory=set)  # uids of rings with a member here
+
+    def has_member(self, uid: int) -> bool:
+        return uid in self.members
+
     def ring(self, uid: int) -> Report | None:
         queue = self.world.machine.queue(uid)
         assert queue is not None and queue.mirrors is not None
@@ -56,7 +61,8 @@ class FakeRings:
         return Report(view, self.synchronised, 0, self.needs_term, *self.acked_and_last)
 
     def synchronise(self, queue: Queue, view: RingView, policy: MirrorPolicy | None) -> None:
-        assert policy is not None
+        if policy is None:
+            return
         self.asked.append((int(queue.uid), policy.synchronises, policy.blocks))
 
     def order(self, uid: int, is_wanted: bool) -> None:
@@ -133,7 +139,8 @@ class World:
     def _set(self, uid: Uid, view: MirrorView) -> None:
         """By the views before it: each has the next epoch."""
         first = MirrorView(1, 1, (1,), (1,), (1,))
-        second = MirrorView(2, 1, (1, 2), (1, 2), view.synchronised[:2], view.partial[:1])
+        some = tuple(sorted({1, *view.synchronised[:2]}))
+        second = MirrorView(2, 1, (1, 2), (1, 2), some, view.partial[:1])
         for each in (first, second, view):
             outcome = self.world.do(SetMirrorView(uid, each))
             assert not isinstance(outcome, Refused), outcome
@@ -201,6 +208,38 @@ def test_the_policy_decides_whether_a_synchronisation_blocks_the_queue() -> None
 
 def test_a_queue_without_a_policy_stays_as_it_is() -> None:
     assert World().tick(3) is None
+
+
+ALONE = MirrorView(3, 3, (2,), (2,), (2,))
+
+
+@pytest.mark.parametrize("policy", [None, {"ha-mode": "exactly", "ha-params": 1}])
+def test_a_queue_that_is_to_have_no_mirrors_belongs_to_the_node_of_its_last_member(
+    policy: dict[str, object] | None,
+) -> None:
+    world = World(ALONE, policy)
+    assert world.tick(4) == MirrorView(4)
+    queue = world.world.machine.queue(world.uid)
+    assert queue is not None and queue.node == "n2"
+
+
+def test_a_queue_under_a_policy_keeps_its_ring_while_no_other_node_runs() -> None:
+    world = World(ALONE, {"ha-mode": "all"})
+    world.stop(1)
+    world.stop(3)
+    assert world.tick(4) == ALONE
+
+
+def test_a_queue_gets_mirrors_again_when_its_node_has_made_it_a_plain_one() -> None:
+    world = World(ALONE)
+    world.tick(4)
+    world.rings[2].members.add(int(world.uid))
+    definition = msgspec.json.encode({"ha-mode": "all"})
+    world.world.do(PutPolicy("/", "ha", False, "^q", "queues", 0, definition))
+    assert world.tick(4) == MirrorView(4)
+    world.rings[2].members.clear()
+    view = world.tick(6)
+    assert view is not None and view.members[0] == 2 and set(view.members) == {1, 2, 3}
 
 
 def test_the_leader_declares_what_its_ring_reports() -> None:

@@ -87,7 +87,7 @@ class World:
         self.known = {NEAR, FAR}
         self.ends = {name: End(name, self.queue) for name in ("one", "two")}
         self.nodes = {
-            name: Suspending({1: end}, self.known.__contains__, patience_ms)
+            name: Suspending([{1: end}], self.known.__contains__, patience_ms)
             for name, end in self.ends.items()
         }
         self.published = 0
