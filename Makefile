@@ -145,6 +145,7 @@ chaos: install tools
 	$(DEV)/python -m node chaos run network --minutes $(MINUTES) --seed $(SEED)
 	$(DEV)/python -m node chaos run clients --minutes $(MINUTES) --seed $(SEED)
 	$(DEV)/python -m node chaos run all --nodes 5 --minutes $(MINUTES) --seed $(SEED)
+	$(DEV)/python -m node chaos run all --queue-type mirrored --minutes $(MINUTES) --seed $(SEED)
 
 compose-up:
 	@deploy/compose.sh up $(N)

@@ -1,0 +1,181 @@
+"""Mirrored queues in use while their policy, the nodes and the cluster change, with a judge.
+
+What takes long runs with WARREN_LONG=1 (`make chaos`).
+"""
+
+import asyncio
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from node.cli.warrenctl import main as warrenctl
+from tests.cluster.suffering import check, plan
+from tests.waiting import eventually
+from warren.testing import ClusterOfNodes
+from warren.testing.chaos.local import LocalTarget
+from warren.testing.chaos.workload import CLASSIC, Workload
+from warren.testing.history import Recorder, Verdict, judge, read
+
+LONG: Final = os.environ.get("WARREN_LONG") == "1"
+WAIT_S: Final = 60.0
+POLICY: Final = {
+    "pattern": "^mirrored-",
+    "apply-to": "queues",
+    "definition": {
+        "ha-mode": "all",
+        "ha-sync-mode": "automatic",
+        "ha-promote-on-failure": "when-synced",
+    },
+}
+pytestmark = pytest.mark.timeout(240)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[ClusterOfNodes]:
+    with ClusterOfNodes(3) as found:
+        yield found
+
+
+def set_policy(cluster: ClusterOfNodes, number: int) -> None:
+    cluster.node(number).api("PUT", "/api/policies/%2F/mirrored", POLICY)
+
+
+def row(cluster: ClusterOfNodes, queue: str, number: int) -> dict[str, Any]:
+    found = cluster.node(number).api("GET", f"/api/queues/%2F/{queue}")
+    assert isinstance(found, dict)
+    return found
+
+
+def await_mirrors(cluster: ClusterOfNodes, queue: str, count: int, number: int = 1) -> None:
+    """Wait until so many mirrors are synchronised, as that node sees it."""
+
+    def is_so() -> bool:
+        return len(row(cluster, queue, number).get("synchronised_slave_nodes", ())) == count
+
+    eventually(is_so, seconds=WAIT_S)
+
+
+def await_plain(cluster: ClusterOfNodes, queue: str, times: int) -> None:
+    """Wait until the mirrored queue was made a plain one so often."""
+    text = f"queue '{queue}' in vhost '/': the queue has no mirrors any more"
+    eventually(
+        lambda: sum(each.log().count(text) for each in cluster.nodes) >= times, seconds=WAIT_S
+    )
+
+
+def home_of(cluster: ClusterOfNodes, queue: str, seen_by: int) -> int:
+    name = row(cluster, queue, seen_by)["node"]
+    return next(number for number in (1, 2, 3) if cluster.node(number).name == name)
+
+
+def used_while(
+    cluster: ClusterOfNodes, queue: str, folder: Path, happens: Callable[[Recorder], None]
+) -> Verdict:
+    """What the judge says of clients on all nodes that use the queue while that happens."""
+    history = folder / "history.jsonl"
+    target = LocalTarget(cluster)
+
+    async def run(recorder: Recorder) -> None:
+        async with Workload(cluster.urls, plan(queue, CLASSIC), recorder) as workload:
+            await asyncio.to_thread(happens, recorder)
+            await workload.finish(target.depth)
+
+    with Recorder(history) as recorder:
+        asyncio.run(run(recorder))
+    return judge(read(history))
+
+
+def test_a_queue_in_use_becomes_a_plain_one_and_a_mirrored_one_again(
+    cluster: ClusterOfNodes, tmp_path: Path
+) -> None:
+    """And its node is killed when it is a plain one."""
+    queue = "mirrored-at-times"
+    set_policy(cluster, 1)
+
+    def happens(recorder: Recorder) -> None:
+        await_mirrors(cluster, queue, 2)
+        cluster.node(2).api("DELETE", "/api/policies/%2F/mirrored")
+        await_plain(cluster, queue, 1)
+        home = home_of(cluster, queue, 3)
+        recorder.fault("kill", cluster.node(home).name)
+        cluster.node(home).kill9()
+        cluster.node(home).start()
+        recorder.healed("kill", cluster.node(home).name)
+        set_policy(cluster, 2)
+        await_mirrors(cluster, queue, 2, 2)
+
+    check(used_while(cluster, queue, tmp_path, happens))
+
+
+@pytest.mark.skipif(not LONG, reason="long")
+@pytest.mark.parametrize("wait_s", [0.0, 0.1, 0.2, 0.4])
+def test_a_node_that_is_killed_while_its_queue_becomes_a_plain_one_loses_nothing(
+    cluster: ClusterOfNodes, tmp_path: Path, wait_s: float
+) -> None:
+    queue = f"mirrored-killed-{wait_s:g}"
+    set_policy(cluster, 1)
+
+    def happens(recorder: Recorder) -> None:
+        await_mirrors(cluster, queue, 2)
+        home = home_of(cluster, queue, 1)
+        other = home % 3 + 1
+        cluster.node(other).api("DELETE", "/api/policies/%2F/mirrored")
+        eventually(lambda: not row(cluster, queue, other).get("slave_nodes"), seconds=WAIT_S)
+        asyncio.run(asyncio.sleep(wait_s))  # The moments of a change that takes half a second.
+        recorder.fault("kill", cluster.node(home).name)
+        cluster.node(home).kill9()
+        cluster.node(home).start()
+        recorder.healed("kill", cluster.node(home).name)
+        await_plain(cluster, queue, 1)
+
+    check(used_while(cluster, queue, tmp_path, happens))
+
+
+@pytest.mark.skipif(not LONG, reason="long")
+def test_all_nodes_restart_one_after_the_other_and_nothing_is_lost(
+    cluster: ClusterOfNodes, tmp_path: Path
+) -> None:
+    queue = "mirrored-rolling"
+    set_policy(cluster, 1)
+
+    def happens(recorder: Recorder) -> None:
+        await_mirrors(cluster, queue, 2)
+        for number in (1, 2, 3):
+            name = cluster.node(number).name
+            recorder.fault("restart", name)
+            cluster.node(number).stop()
+            cluster.node(number).start()
+            await_mirrors(cluster, queue, 2, number)
+            recorder.healed("restart", name)
+
+    check(used_while(cluster, queue, tmp_path, happens))
+
+
+def test_a_queue_goes_on_when_the_node_of_its_leader_is_forgotten(
+    cluster: ClusterOfNodes, tmp_path: Path
+) -> None:
+    """The last test of the file: the cluster has two nodes then."""
+    queue = "mirrored-forgotten"
+    set_policy(cluster, 1)
+
+    def happens(recorder: Recorder) -> None:
+        await_mirrors(cluster, queue, 2)
+        home = home_of(cluster, queue, 1)
+        other = home % 3 + 1
+        recorder.fault("kill", cluster.node(home).name)
+        cluster.node(home).kill9()
+        url = cluster.node(other).management_url
+        name = cluster.node(home).name
+        eventually(
+            lambda: warrenctl(["--node-url", url, "forget_cluster_node", name]) == 0,
+            seconds=WAIT_S,
+        )
+        await_mirrors(cluster, queue, 1, other)
+        recorder.healed("kill", name)
+        found = row(cluster, queue, other)
+        assert name not in (found["node"], *found["slave_nodes"])
+
+    check(used_while(cluster, queue, tmp_path, happens))
