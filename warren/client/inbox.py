@@ -11,7 +11,6 @@ from collections.abc import Callable
 from typing import Generic, Self, TypeVar
 
 from warren.client.errors import ClientError
-
 from warren.client.flag import Flag
 
 Delivery = TypeVar("Delivery")
