@@ -47,14 +47,14 @@ class AskedRights:
     ) -> None:
         self.lifetime_s = lifetime_s / 2
         self.clock = clock
-        self._may = may
+        self.may = may
         self._asked = asked
-        self._known: Remembered[Question, bool] = Remembered(ANSWERS_MAX, clock)
+        self.known: Remembered[Question, bool] = Remembered(ANSWERS_MAX, clock)
         self._tasks: set[asyncio.Task[None]] = set()
 
     def answer(self, question: Question) -> bool | None:
         """None: it is not known."""
-        return self._known.get(question)
+        return self.known.get(question)
 
     def ask(self, questions: Sequence[Question], then: Callable[[], None]) -> None:
         """Call back, not before this returns, when all of them are answered."""
@@ -70,7 +70,7 @@ class AskedRights:
         task.add_done_callback(done)
 
     def close(self) -> None:
-        """Nobody is called back any more."""
+        """No call comes back any more."""
         for task in self._tasks:
             task.cancel()
 
@@ -79,10 +79,10 @@ class AskedRights:
 
     async def _ask(self, question: Question) -> None:
         try:
-            answer, lifetime_s = await self._asked.request(question, self._may), self.lifetime_s
+            answer, lifetime_s = await self._asked.request(question, self.may), self.lifetime_s
         except BackEndDown:  # The log says so.
             answer, lifetime_s = False, FAULT_S
-        self._known.put(question, answer, lifetime_s)
+        self.known.put(question, answer, lifetime_s)
 
 
 class Undecided(Exception):

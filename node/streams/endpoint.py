@@ -67,6 +67,15 @@ class Traffic:
         self.is_paused = False
 
 
+class PutOff:
+    """What waits for a permission that is being asked for."""
+
+    def __init__(self) -> None:
+        self.is_asking = False
+        self.frame: bytes | None = None
+        self.run: PublishRun | None = None
+
+
 class StreamEndpoint:
     """See the module. Keeps `ClientConnection`; `sessions` are those of AMQP: there are none."""
 
@@ -90,10 +99,8 @@ class StreamEndpoint:
         self.name = f"{peer[0]}:{peer[1]} -> {here[0]}:{here[1]}"
         self.id = broker.identity.new_connection_id()
         self.connected_at_ms = broker.now_ms()
-        self.vhost = ""
-        self.user = ""
+        self.vhost = self.user = self.mechanism = ""
         self.tags: tuple[str, ...] = ()
-        self.mechanism = ""
         self.access = broker.access  # or what its token says
         self.permissions: PermissionCache = broker.no_permissions
         self.has_published = False
@@ -117,9 +124,7 @@ class StreamEndpoint:
         self._scanner = PublishScanner()  # of the Publish that is carried out, maybe in slices
         self._login = LoginTask(broker.logins)
         self._login_correlation = 0
-        self._is_asking = False  # for a permission, for which these wait:
-        self._put_off: bytes | None = None  # a frame
-        self._put_off_run: PublishRun | None = None
+        self._put_off = PutOff()
         self._output: list[bytes] = []
         self._work: list[StreamPublisher] = []  # with confirms to send
         self._first_to_write = 0  # the subscription that is served first
@@ -127,11 +132,9 @@ class StreamEndpoint:
         self._begun_ms = self._last_read_ms
         self._handshake_ms = broker.config.limits.handshake_timeout_ms
         self._closing_at_ms = 0  # when our Close was sent, to which there is no answer so far
-        self._marked = False
-        self._is_stepping_later = False
+        self._marked = self._is_stepping_later = False
         self._is_writing_paused = False
-        self._is_closing = False
-        self._is_lost = False
+        self._is_closing = self._is_lost = False
         self._plans: RouteCache | None = None
 
     # The socket
@@ -202,7 +205,7 @@ class StreamEndpoint:
 
     def _work_off(self) -> None:
         """Carry out frames, as many as fit in a turn."""
-        if self._is_asking:
+        if self._put_off.is_asking:
             return
         try:
             try:
@@ -213,7 +216,7 @@ class StreamEndpoint:
             code = codes.FRAME_TOO_LARGE if error.is_too_large else codes.UNKNOWN_FRAME
             self.fail(code, str(error))
         except Undecided as undecided:
-            self._is_asking = True
+            self._put_off.is_asking = True
             undecided.then(self._decided)
         except Exception:  # A fault of ours: this connection ends, the others go on.
             log.exception("%s: internal error", self.name, extra=self.ids())
@@ -221,20 +224,20 @@ class StreamEndpoint:
 
     def _decided(self) -> None:
         """Go on with what waited for a permission."""
-        self._is_asking = False
+        self._put_off.is_asking = False
         if not self._is_lost:
             self.broker.turn.begin()
             self._work_off()
             self.mark()
 
     def _carry_out_frames(self) -> None:
-        if self._put_off_run is not None:
+        if self._put_off.run is not None:
             self._publish_gathered()
         for _ in range(FRAMES_PER_TURN):
             if self._is_closing or self._login.is_running:
                 return
-            if self._put_off is not None:
-                body, self._put_off = self._put_off, None
+            if self._put_off.frame is not None:
+                body, self._put_off.frame = self._put_off.frame, None
                 self._handle(body)
                 continue
             if self._scanner.left > 0 and not self._go_on_publishing():
@@ -257,18 +260,18 @@ class StreamEndpoint:
 
     def _publish_gathered(self) -> None:
         """Publish what came in Publish frames so far."""
-        if self._put_off_run is None and self._scanner.count > 0:
-            self._put_off_run = self._scanner.take()
-        if self._put_off_run is not None:
+        if self._put_off.run is None and self._scanner.count > 0:
+            self._put_off.run = self._scanner.take()
+        if self._put_off.run is not None:
             if not self._is_closing:
-                publish(self, self._put_off_run)
-            self._put_off_run = None
+                publish(self, self._put_off.run)
+            self._put_off.run = None
 
     def _handle(self, body: bytes) -> None:
         try:
             self._carry_out(body)
         except Undecided:
-            self._put_off = body
+            self._put_off.frame = body
             raise
 
     def _carry_out(self, body: bytes) -> None:
@@ -494,7 +497,7 @@ class StreamEndpoint:
     def _should_stop(self) -> bool:
         if self._is_closing:
             return False
-        if self._login.is_running or self._is_asking:
+        if self._login.is_running or self._put_off.is_asking:
             return True
         if self._scanner.left > 0 or self._is_stepping_later:
             return True

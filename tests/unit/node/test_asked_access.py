@@ -1,4 +1,4 @@
-"""Permissions that a service is asked for: what is remembered, how long, and what is asked anew."""
+"""Permissions that a service is asked for: what is remembered, how long, and what is asked again."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -76,7 +76,7 @@ def test_a_permission_is_asked_for_once_and_in_the_words_of_rabbitmq() -> None:
     async def test(story: Story) -> None:
         with pytest.raises(Undecided, match="user 'ada' are not known yet"):
             story.cache.allows(WRITE, "own.orders", "exchange")
-        assert story.questions == [], "nobody waits for it"
+        assert story.questions == [], "nothing waits for it"
         for _ in range(3):
             assert await decided(lambda: story.cache.allows(WRITE, "own.orders", "exchange"))
         assert not await decided(lambda: story.cache.allows(READ, ""))
@@ -154,7 +154,7 @@ def test_no_answer_grows_old_while_a_command_waits_for_another() -> None:
             return True
 
         version = story.access.version
-        story.rights._may = slowly
+        story.rights.may = slowly
         assert await decided(declare)
         assert story.access.version == version
         story.now_s += HALF_S
@@ -181,10 +181,10 @@ def test_a_service_that_is_down_allows_nothing_and_is_asked_again_soon() -> None
 def test_answers_are_bounded() -> None:
     async def test(story: Story) -> None:
         first = Question("vhost", (("vhost", "own"),))
-        story.rights._known.put(first, True, 1.0)
+        story.rights.known.put(first, True, 1.0)
         for number in range(ANSWERS_MAX):
-            story.rights._known.put(Question("vhost", (("vhost", str(number)),)), True, 1.0)
+            story.rights.known.put(Question("vhost", (("vhost", str(number)),)), True, 1.0)
         assert story.rights.answer(first) is None
-        assert len(story.rights._known) == ANSWERS_MAX
+        assert len(story.rights.known) == ANSWERS_MAX
 
     play(test)
