@@ -1,4 +1,4 @@
-"""Permissions that a service is asked for: what is remembered, how long, and what is asked again."""
+"""Permissions that a service is asked for: what is kept, for how long, and what is asked again."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
