@@ -396,8 +396,10 @@ class QuorumMember:
             return False
         if self._settle_due_ms == FAR:
             self._settle_due_ms = now_ms + SETTLE_WAIT_MS
-            self._turn.wake_host(self, int(self._settle_due_ms))
-        return now_ms < self._settle_due_ms
+        if now_ms >= self._settle_due_ms:
+            return False
+        self._turn.wake_host(self, int(self._settle_due_ms))  # Again: a wake may come earlier.
+        return True
 
     def end_wait(self) -> bool:
         """The node stops: acknowledgements wait no longer. Whether some are not proposed yet."""

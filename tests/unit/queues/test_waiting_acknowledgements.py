@@ -101,6 +101,17 @@ def test_it_waits_for_a_bounded_time() -> None:
     assert queue.member.checked_out_count == 1
 
 
+def test_it_waits_no_longer_if_the_queue_is_woken_for_something_else_in_between() -> None:
+    queue = Consumed(published=3, count=3)
+    (node,) = queue.world.alive()
+    node.wake_host(queue.member, int(queue.world.now_ms) + SETTLE_WAIT_MS // 2)
+    queue.entries_of(accept_one)
+    queue.pass_ms(SETTLE_WAIT_MS // 2)
+    assert queue.member.checked_out_count == 3
+    queue.pass_ms(SETTLE_WAIT_MS // 2)
+    assert queue.member.checked_out_count == 2
+
+
 def test_it_waits_no_longer_when_the_node_stops() -> None:
     queue = Consumed(published=3, count=3)
     queue.entries_of(accept_one)
