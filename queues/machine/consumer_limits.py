@@ -10,17 +10,26 @@ other consumer keeps 10 ms, so that no burst follows a pause.
 Which consumers have limits is in `queues.machine.limiter`. Compiled.
 """
 
-from typing import Final, final
+from typing import Final, Protocol, final
 
 from mypy_extensions import i64
 
 from queues.machine.expiry import FAR
-from queues.machine.notes import Notes
 
 TOKENS: Final = 1000  # of one message
 PACE_MS: Final = 5  # least time between two deliveries to a consumer that waits for tokens
 IDLE_MS: Final = 10  # so many milliseconds of tokens are kept
 LATE_MS: Final = 100  # the same while the consumer waits for them
+
+
+class Sizes(Protocol):
+    """Of the bodies of a queue's messages (`queues.machine.notes`)."""
+
+    def bytes_of(self, first: i64, count: i64) -> i64:
+        """Of messages first.. together."""
+
+    def fitting(self, first: i64, count: i64, room: i64) -> i64:
+        """How many of the messages first.. begin within `room` bytes."""
 
 
 @final
@@ -42,23 +51,23 @@ class Limits:
         self.settled_count: i64 = 0  # since the last look for slow consumers
         self.waiting_count: i64 = 0  # messages that waited for it then
 
-    def allows(self, notes: Notes, held_count: i64, first: i64, count: i64, now_ms: i64) -> i64:
+    def allows(self, sizes: Sizes, held_count: i64, first: i64, count: i64, now_ms: i64) -> i64:
         """How many of the messages first.. the consumer may get now; 0: none."""
         if self.window_bytes == 0:
             count = min(count, 1 - held_count)
         elif self.window_bytes > 0:
-            count = notes.fitting(first, count, self.window_bytes - self.held_bytes)
+            count = sizes.fitting(first, count, self.window_bytes - self.held_bytes)
         if self.rate_max > 0:
             count = self.by_rate(count, now_ms)
         return max(count, 0)
 
-    def allows_copies(self, notes: Notes, first: i64, count: i64, now_ms: i64) -> i64:
+    def allows_copies(self, sizes: Sizes, first: i64, count: i64, now_ms: i64) -> i64:
         """How many of the messages first.. of a non-destructive queue the consumer gets now. They
         count as delivered."""
         if self.window_bytes == 0:
             count = min(count, 1 - self.copies_held)
         elif self.window_bytes > 0:
-            count = notes.fitting(first, count, self.window_bytes - self.held_bytes)
+            count = sizes.fitting(first, count, self.window_bytes - self.held_bytes)
         if self.rate_max > 0:
             count = self.by_rate(count, now_ms)
             self.tokens -= count * TOKENS
@@ -66,7 +75,7 @@ class Limits:
         self.copies_held += count
         if self.window_bytes > 0:
             for seq in range(first, first + count):
-                size = notes.bytes_of(seq, 1)
+                size = sizes.bytes_of(seq, 1)
                 self.copy_sizes[seq] = size
                 self.held_bytes += size
         return count

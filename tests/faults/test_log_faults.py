@@ -76,6 +76,10 @@ def is_list_write(call: Call) -> bool:
     return (call.operation, call.name) == ("pwritev", LIST_NAME)
 
 
+def is_list_sync(call: Call) -> bool:
+    return (call.operation, call.name) == ("fsync", LIST_NAME)
+
+
 def listed_after(change: str) -> When:
     return lambda call: is_list_write(call) and call.after == change
 
@@ -196,6 +200,7 @@ FATAL_ROWS: Final = (
 )
 
 START_ROWS: Final = (
+    Row("the list of files is synced", is_list_sync, ("Manifest.load fsync",)),
     Row("a half-made file is removed", on("unlink", "tmp-"), ("Opening._open_files unlink",)),
     Row("a spare too many is removed", on("unlink", "spare-"), ("FilePool.adopt_spare unlink",)),
     Row("the last log is synced", on("fsync", "wal-"), ("Recovery._read fsync",)),
@@ -338,7 +343,7 @@ def test_a_start_that_fails_says_so_and_the_next_one_finds_everything(row: Row, 
     for path in [path for path in world.beneath.names if "spare-0000000000000000000" in path]:
         world.beneath.unlink(path)
     fault = after.disk.arm(fault_of(row, kind))
-    with pytest.raises(OSError, match="-0000"):
+    with pytest.raises(OSError, match=f"-0000|{LIST_NAME}"):
         after.open()
     assert fault.hits == 1
     for seed in range(3):

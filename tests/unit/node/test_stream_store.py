@@ -150,9 +150,12 @@ def test_objects_of_deleted_streams_go_when_it_is_certain_that_they_are_deleted(
         await until(lambda: objects(tmp_path) == {f"{uid:016x}" for uid in (7, 8)})
         definitions.uids.remove(8)
         deleted.look()
-        deleted.tick()
-        deleted.tick()
-        await until(lambda: bool(definitions.proposed))
+
+        def proposes_again() -> bool:
+            deleted.tick()  # Nothing happens while the last removal is not done.
+            return bool(definitions.proposed)
+
+        await until(proposes_again)
         definitions.proposed.pop()(Batched((), ()))
         await until(lambda: objects(tmp_path) == {f"{7:016x}"})
 
