@@ -279,7 +279,10 @@ def test_a_directory_that_is_not_there_is_passed_over() -> None:
 @pytest.mark.parametrize(
     ("config", "reason"),
     [
-        ("auth_backends = []", "one or more of internal, http:internal, ldap:internal"),
+        (
+            "auth_backends = []",
+            "one or more of internal, http:internal or http:http, ldap:internal",
+        ),
         ('auth_backends = ["ldap:internal", "ldap:ldap"]', "each of them once"),
         (
             'auth_backends = ["ldap:ldap"]\n[auth_ldap]\nservers = ["x"]',

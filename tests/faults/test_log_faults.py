@@ -201,6 +201,11 @@ FATAL_ROWS: Final = (
 
 START_ROWS: Final = (
     Row("the list of files is synced", is_list_sync, ("Manifest.load fsync",)),
+    Row(
+        "the names of the files are synced",
+        lambda call: call.operation == "fsync_directory",
+        ("Opening._open_files fsync_directory",),
+    ),
     Row("a half-made file is removed", on("unlink", "tmp-"), ("Opening._open_files unlink",)),
     Row("a spare too many is removed", on("unlink", "spare-"), ("FilePool.adopt_spare unlink",)),
     Row("the last log is synced", on("fsync", "wal-"), ("Recovery._read fsync",)),
@@ -343,7 +348,7 @@ def test_a_start_that_fails_says_so_and_the_next_one_finds_everything(row: Row, 
     for path in [path for path in world.beneath.names if "spare-0000000000000000000" in path]:
         world.beneath.unlink(path)
     fault = after.disk.arm(fault_of(row, kind))
-    with pytest.raises(OSError, match=f"-0000|{LIST_NAME}"):
+    with pytest.raises(OSError, match=f"-0000|{LIST_NAME}|'data'"):
         after.open()
     assert fault.hits == 1
     for seed in range(3):

@@ -84,6 +84,7 @@ class Opening:
 
     def _open_files(self) -> None:
         """Open the files with records; remove what was being made."""
+        self._disk.fsync_directory(self._directory)  # A killed process may have left new names.
         logs = self.logs
         for name in reversed(self._disk.list(self._directory)):  # The newest log first: `_salvage`.
             path = os.path.join(self._directory, name)
