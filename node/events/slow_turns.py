@@ -49,7 +49,8 @@ class SlowTurns:
 
     def collecting_ms(self, since_s: float) -> float:
         """What collections took that began since then, by `perf_counter`."""
-        return 1000.0 * sum(took for began, took in self._collections if began >= since_s)
+        known = list(self._collections)  # Another one may begin at any allocation.
+        return 1000.0 * sum(took for began, took in known if began >= since_s)
 
     def note(self, turn: SlowTurn) -> None:
         collecting_ms = self.collecting_ms(turn.began_s)

@@ -106,3 +106,21 @@ def test_collections_of_garbage_are_watched_until_the_node_ends() -> None:
     assert turns.collecting_ms(0.0) > 0
     turns.end()
     assert len(gc.callbacks) == before
+
+
+class Collecting(float):
+    """A time; who compares another one with it has garbage collected."""
+
+    def __le__(self, other: float) -> bool:
+        gc.collect()
+        return super().__le__(other)
+
+
+def test_a_collection_while_earlier_ones_are_counted_does_no_harm() -> None:
+    turns = SlowTurns()
+    turns.watch_collections()
+    try:
+        gc.collect()
+        assert turns.collecting_ms(Collecting(0.0)) > 0.0
+    finally:
+        turns.end()
