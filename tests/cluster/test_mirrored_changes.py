@@ -131,7 +131,8 @@ def test_a_node_that_is_killed_while_its_queue_becomes_a_plain_one_loses_nothing
         recorder.healed("kill", cluster.node(home).name)
         await_plain(cluster, queue, 1)
 
-    check(used_while(cluster, queue, tmp_path, happens))
+    # Most publishes are refused meanwhile: the node of the queue is down.
+    check(used_while(cluster, queue, tmp_path, happens), confirmed_min=10)
 
 
 @pytest.mark.skipif(not LONG, reason="long")
