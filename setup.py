@@ -40,7 +40,8 @@ COLD = {
 COMPILE = ["-g0", "-w", "-fvisibility=hidden", "-fno-asynchronous-unwind-tables"]
 # No symbols, and no pages of padding between the sections of 200 small files.
 LINK = ["-s", "-Wl,-z,noseparate-code", "-Wl,-z,norelro", "-Wl,--build-id=none"]
-LEAVES_TOGETHER = 32  # names of modules in one entrance: fewer are smaller copies, and more files
+LINK_ENTRANCE = [*LINK, "-nostartfiles"]  # Entrances construct and destroy nothing.
+LEAVES_TOGETHER = 8  # names of modules in one entrance: fewer are smaller copies, and more files
 # What Python imports for a module. `spec` names it; the library has a function that makes it.
 ENTRANCE = r"""
 #include <Python.h>
@@ -525,7 +526,7 @@ class CompileModules(build_ext):
                 file.writelines(f"ENTRANCE({leaf})\n" for leaf in some)
             objects = self.compiler.compile([source], extra_postargs=["-Os", *COMPILE])
             path = os.path.join(self.build_temp, f"entrance_{first}.so")
-            self.compiler.link_shared_object(objects, path, extra_postargs=LINK)
+            self.compiler.link_shared_object(objects, path, extra_postargs=LINK_ENTRANCE)
             for each in modules:
                 if each.name.rpartition(".")[2] in some:
                     target = self.get_ext_fullpath(each.name)

@@ -50,7 +50,7 @@ def test_a_compiled_wheel_has_a_manylinux_tag_and_is_stripped() -> None:
     tags = [line for line in (described.read_text("WHEEL") or "").split("\n") if "Tag:" in line]
     assert all("-manylinux_2_" in tag for tag in tags), tags
     size = sum(os.path.getsize(file.locate()) for file in shared)
-    assert size < 12 * 1024 * 1024
+    assert size < 12_000_000
 
 
 @pytest.mark.installed

@@ -290,13 +290,22 @@ class Link:
             raise PrimaryFailed("the primary is down")
         feed = world.primary.feed
         try:
-            found = await ask(feed)
+            found = await self._unless_it_goes_down(node, asyncio.ensure_future(ask(feed)))
         except FeedFailed as error:
             raise PrimaryFailed(str(error)) from error
         await self._travel()
         if node is not world.primary.node or not world.primary.is_up:
             raise PrimaryFailed("the primary went down")
         return found
+
+    async def _unless_it_goes_down(self, node: object, answer: "asyncio.Future[Any]") -> Any:
+        """What was asked, or PrimaryFailed: a node that has crashed never answers."""
+        while not answer.done():
+            await asyncio.wait([answer], timeout=STEP_S)
+            if node is not self._world.primary.node or not self._world.primary.is_up:
+                answer.cancel()
+                raise PrimaryFailed("the primary went down")
+        return answer.result()
 
     async def _travel(self) -> None:
         dice = self._world.random
