@@ -92,6 +92,7 @@ class World:
         self.passes = 0
         self._promised: dict[str, tuple[set[int], set[int]]] = {}  # confirmed; live then or later
         self._begun: dict[str, tuple[set[int], set[int]]] | None = None
+        self._has_run = False  # before the last pass has ended
         for name in QUEUES:
             self.primary.declare(name)
         self.attach()
@@ -130,11 +131,25 @@ class World:
         with suppress(asyncio.CancelledError):
             await self._task
 
+    @property
+    def _is_running(self) -> bool:
+        return self.replica.row()["state"] == "running"
+
+    def pass_is_seen_whole(self) -> bool:
+        """Once for a pass after which the standby has come to run. If it ran before, the end of a
+        pass cannot be told until the next one begins."""
+        if self._begun is None or self._has_run or not self._is_running:
+            return False
+        self._promised = self._begun
+        self._has_run = True
+        return True
+
     def pass_begins(self) -> None:
         """The one before it was whole if the standby says that it runs."""
-        if self._begun is not None and self.replica.row()["state"] == "running":
+        if self._begun is not None and self._is_running:
             self._promised = self._begun
             self.passes += 1
+        self._has_run = self._is_running
         self._begun = {
             name: (truth.confirmed - truth.settled, self.live(name))
             for name, truth in self.truths.items()
@@ -187,6 +202,7 @@ class World:
 
     async def crash_standby(self) -> None:
         """It does not know of the last pass whether it was whole; the promise before it stays."""
+        self.pass_is_seen_whole()
         self.standby.crash()
         await self._stop()
         self._begun = None
@@ -198,8 +214,7 @@ class World:
     # The end
 
     async def promote(self) -> None:
-        if self._begun is not None and self.replica.row()["state"] == "running":
-            self._promised = self._begun
+        self.pass_is_seen_whole()
         self.primary.crash()
         await self._stop()
         self.replica.release(True)
