@@ -2,6 +2,7 @@
 protocol. None of its users is in the definitions."""
 
 import asyncio
+import select
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -20,9 +21,12 @@ from tests.conformance.http_api import HttpApi
 from tests.conformance.password_services import Fields, HttpService
 from tests.conformance.proton10 import body_of, data_message
 from tests.conformance.test_password_services import connected
+from tests.conformance.test_stream_frames import Client, number, text
 from tests.waiting import eventually
 from warren.client import ClientError, Message, connect
 from warren.testing import Node, free_port
+from warren.wire.stream import codes
+from warren.wire.stream.frames import FrameWriter
 
 TTL_MS = 1000
 REFUSED = pika.exceptions.ChannelClosedByBroker
@@ -260,6 +264,54 @@ def test_the_stream_protocol_asks_too(place: Place, rules: Rules) -> None:
             await producer.delete_stream("sue.log")
 
     asyncio.run(play())
+
+
+def test_messages_for_a_stream_wait_for_the_service_and_frames_stay_in_order(
+    place: Place, rules: Rules
+) -> None:
+    client = Client(place.stream_port)
+    client.open("tim", "x")
+    assert client.ask(codes.CREATE, text("tim.log"), number(0, 4)).u16() == codes.OK
+    declare = number(1, 1) + text("") + text("tim.log")
+    assert client.ask(codes.DECLARE_PUBLISHER, declare).u16() == codes.OK
+    rules.gate.clear()
+    sent = 0
+
+    def publish() -> bytes:
+        nonlocal sent
+        sent += 1
+        entry = number(sent, 8) + number(1, 4) + b"x"
+        return FrameWriter(codes.PUBLISH).u8(1).u32(1).raw(entry).end()
+
+    def confirmed() -> list[int]:
+        told = client.receive()
+        assert told is not None and (told.key, told.u8()) == (codes.PUBLISH_CONFIRM, 1)
+        return [told.u64() for _ in range(told.u32())]
+
+    def waits() -> bool:
+        """Whether the permission that was known has expired."""
+        client.socket.sendall(publish())
+        if not select.select([client.socket], [], [], 0.2)[0]:
+            return True
+        assert confirmed() == [sent]
+        return False
+
+    eventually(waits)
+    first = sent
+    client.socket.sendall(publish() + publish())
+    rules.gate.set()
+    found: list[int] = []
+    while len(found) < sent - first + 1:
+        found += confirmed()
+    assert found == list(range(first, sent + 1))
+    rules.gate.clear()
+    eventually(waits)
+    client.socket.sendall(publish() + number(1 << 30, 4))
+    rules.gate.set()
+    assert client.code_of_close() == codes.FRAME_TOO_LARGE
+    client.close()
+    rows = HttpApi(place.node.management_url)
+    eventually(lambda: rows.get("/queues/%2F/tim.log")["messages"] == sent)
 
 
 def test_the_http_api_asks_too(place: Place, rules: Rules) -> None:

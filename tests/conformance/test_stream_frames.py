@@ -56,8 +56,8 @@ class Client:
         mechanism = FrameWriter(0).string("PLAIN").blob(response).end()[8:]
         return self.ask(codes.SASL_AUTHENTICATE, mechanism).u16()
 
-    def open(self) -> None:
-        assert self.log_in() == codes.OK
+    def open(self, user: str = "guest", password: str = "guest") -> None:
+        assert self.log_in(user, password) == codes.OK
         self.send(FrameWriter(codes.TUNE).u32(0).u32(0))
         assert self.ask(codes.OPEN, text("/")).u16() == codes.OK
 
