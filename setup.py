@@ -93,6 +93,7 @@ GLIBC = {
 
 COMPILED_LOOPS = {
     "node/streams/bodies.py",
+    "node/streams/endpoint.py",
     "node/streams/publish_frames.py",
     "queues/machine/fifo.py",
     "queues/machine/ready.py",
@@ -183,6 +184,7 @@ COMPILED = [
     "node/connections/socket_reading.py",
     "node/amqp091/transaction.py",
     "node/streams/bodies.py",
+    "node/streams/endpoint.py",
     "node/streams/publish_frames.py",
     "node/turn.py",
     "node/turn_stages.py",

@@ -12,23 +12,17 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from node.auth.asked_access import Undecided
-from node.auth.login import Accepted, LoginOutcome
-from node.auth.login import Refused as LoginRefused
-from node.auth.login_task import LoginTask
+from node.auth.login import LoginOutcome
 from node.auth.permissions import PermissionCache
 from node.auth.sasl import offered
-from node.auth.source import source_of
+from node.connections.client_endpoint import ClientEndpoint
 from node.connections.connection_facts import ConnectionFacts
 from node.connections.socket_reading import ANSWER_BYTES_MAX, Reading, Transport
-from node.events.authors import AMQP, Author
-from node.events.logs import Ids, ids_of
 from node.streams.commands import COMMANDS, COMMANDS_BEFORE_OPEN, publish
 from node.streams.publish_frames import PublishRun, PublishScanner, confirm_frame
 from node.streams.publisher import StreamPublisher, expanded
 from node.streams.single_active import ANSWER_MS, Updates
 from node.streams.subscription import Subscription
-from queues.sessions.credit import CONNECTION, CreditActor
-from queues.sessions.publishing import Held
 from queues.streams.host import StreamHost
 from warren.wire.stream import codes
 from warren.wire.stream.frames import BadFrame, Fields, FrameBuffer, FrameWriter
@@ -76,7 +70,7 @@ class PutOff:
         self.run: PublishRun | None = None
 
 
-class StreamEndpoint:
+class StreamEndpoint(ClientEndpoint):
     """See the module. Keeps `ClientConnection`; `sessions` are those of AMQP: there are none."""
 
     def __init__(
@@ -90,26 +84,10 @@ class StreamEndpoint:
     ) -> None:
         """`is_web`: never so; all endpoints are made alike."""
         assert not is_web
-        self.protocol = PROTOCOL
-        self.broker = broker
-        self.tls = tls
-        self.transport = transport
-        self.peer = peer
-        self.here = here
-        self.name = f"{peer[0]}:{peer[1]} -> {here[0]}:{here[1]}"
-        self.id = broker.identity.new_connection_id()
-        self.connected_at_ms = broker.now_ms()
-        self.vhost = self.user = self.mechanism = ""
-        self.tags: tuple[str, ...] = ()
-        self.access = broker.access  # or what its token says
-        self.permissions: PermissionCache = broker.no_permissions
-        self.has_published = False
-        self.is_publishing = False  # lately (`node.resources.publish_hold`)
+        super().__init__(broker, transport, peer, here, tls, PROTOCOL)
         self.is_amqp10 = False
         self.is_open = False  # a vhost is
         self.sessions: Mapping[int, Session10] = {}
-        self.held = Held()
-        self.reader = CreditActor(self.name, broker.channel_credit, self.mark, CONNECTION)
         self.connection = Traffic()
         self.mechanisms = offered(broker.config.auth.offered, tls)
         self.client_properties: dict[str, str] = {}
@@ -122,7 +100,6 @@ class StreamEndpoint:
         self._frames = FrameBuffer(HANDSHAKE_FRAME_MAX)
         self._reading = Reading(broker.turn, transport, self.connection, broker.monotonic_ms)
         self._scanner = PublishScanner()  # of the Publish that is carried out, maybe in slices
-        self._login = LoginTask(broker.logins)
         self._login_correlation = 0
         self._put_off = PutOff()
         self._output: list[bytes] = []
@@ -132,9 +109,7 @@ class StreamEndpoint:
         self._begun_ms = self._last_read_ms
         self._handshake_ms = broker.config.limits.handshake_timeout_ms
         self._closing_at_ms = 0  # when our Close was sent, to which there is no answer so far
-        self._marked = self._is_stepping_later = False
-        self._is_writing_paused = False
-        self._is_closing = self._is_lost = False
+        self._is_stepping_later = False
         self._plans: RouteCache | None = None
 
     # The socket
@@ -148,7 +123,7 @@ class StreamEndpoint:
         self.connection.bytes_received += len(data)
         self._last_read_ms = self.broker.monotonic_ms()
         now = self._reading.receive(data)
-        if now and not self._is_lost:
+        if now and not self._lost:
             self._frames.add(now)
             self._work_off()
         self.mark()
@@ -160,19 +135,16 @@ class StreamEndpoint:
         return False
 
     def connection_lost(self, error: Exception | None = None) -> None:
-        if self._is_lost:
+        if self._lost:
             return
-        self._is_lost = True
+        self._lost = True
         self._end()
         self._login.cancel()
         self.reader.peer_down_everywhere()
         self.broker.connections.closed(self)
 
-    def pause_writing(self) -> None:
-        self._is_writing_paused = True
-
     def resume_writing(self) -> None:
-        self._is_writing_paused = False
+        self._writing_paused = False
         self.mark()
 
     def tick(self, now_ms: int) -> None:
@@ -225,7 +197,7 @@ class StreamEndpoint:
     def _decided(self) -> None:
         """Go on with what waited for a permission."""
         self._put_off.is_asking = False
-        if not self._is_lost:
+        if not self._lost:
             self.broker.turn.begin()
             self._work_off()
             self.mark()
@@ -234,7 +206,7 @@ class StreamEndpoint:
         if self._put_off.run is not None:
             self._publish_gathered()
         for _ in range(FRAMES_PER_TURN):
-            if self._is_closing or self._login.is_running:
+            if self._closing or self._login.is_running:
                 return
             if self._put_off.frame is not None:
                 body, self._put_off.frame = self._put_off.frame, None
@@ -263,7 +235,7 @@ class StreamEndpoint:
         if self._put_off.run is None and self._scanner.count > 0:
             self._put_off.run = self._scanner.take()
         if self._put_off.run is not None:
-            if not self._is_closing:
+            if not self._closing:
                 publish(self, self._put_off.run)
             self._put_off.run = None
 
@@ -298,7 +270,7 @@ class StreamEndpoint:
     def step(self, now_ms: int) -> None:
         """Go on with what the last turn had no time for (`Steppable`)."""
         self._is_stepping_later = False
-        if not self._is_lost:
+        if not self._lost:
             self.broker.turn.between_steps(self._work_off)
             self.mark()
 
@@ -312,38 +284,27 @@ class StreamEndpoint:
     def begin_login(self, correlation: int, mechanism: str, response: bytes) -> None:
         self._login_correlation = correlation
         self.mechanism = mechanism
-        source = source_of(PROTOCOL, mechanism, self.peer, self.here, self.tls)
-        outcome = self._login.begin(mechanism, response, source, self._login_decided)
-        if outcome is not None:  # Else no frame is carried out until it is known.
-            self._logged_in(outcome)
+        self._check_login("stream", response)
 
     def _login_decided(self, outcome: LoginOutcome) -> None:
-        if self._is_lost:
-            return
-        self.broker.turn.begin()
-        self._logged_in(outcome)
-        self._work_off()
-        self.mark()
+        super()._login_decided(outcome)
+        if not self._lost:
+            self._work_off()
 
-    def _logged_in(self, outcome: LoginOutcome) -> None:
-        answer = FrameWriter(codes.SASL_AUTHENTICATE | codes.RESPONSE).u32(self._login_correlation)
-        if isinstance(outcome, Accepted):
-            self.user = outcome.user
-            self.tags = outcome.tags
-            self.access = outcome.access or self.broker.access
-            self.broker.connections.logged_in(self, outcome.expires_at_ms)
-            self.send(answer.u16(codes.OK))
-            self.send(FrameWriter(codes.TUNE).u32(self.frame_max).u32(self.heartbeat_s))
-            return
-        if isinstance(outcome, LoginRefused):
-            log.warning("%s: %s", self.name, outcome.text, extra=self.ids())
-            is_local = outcome.text.endswith("via localhost")
-            code = codes.AUTHENTICATION_FAILURE
-            self.send(answer.u16(codes.AUTHENTICATION_FAILURE_LOOPBACK if is_local else code))
-        else:
-            log.warning("%s: malformed SASL response", self.name, extra=self.ids())
-            self.send(answer.u16(codes.SASL_ERROR))
+    def _accept_login(self) -> None:
+        self.send(self._login_answer(codes.OK))
+        self.send(FrameWriter(codes.TUNE).u32(self.frame_max).u32(self.heartbeat_s))
+
+    def _refuse_login(self, text: str, is_refused: bool) -> None:
+        code = codes.AUTHENTICATION_FAILURE if is_refused else codes.SASL_ERROR
+        if is_refused and text.endswith("via localhost"):
+            code = codes.AUTHENTICATION_FAILURE_LOOPBACK
+        self.send(self._login_answer(code))
         self.close_when_sent()
+
+    def _login_answer(self, code: int) -> FrameWriter:
+        answer = FrameWriter(codes.SASL_AUTHENTICATE | codes.RESPONSE)
+        return answer.u32(self._login_correlation).u16(code)
 
     def opened(self, vhost: str) -> None:
         """The client may use the vhost from now on."""
@@ -395,11 +356,6 @@ class StreamEndpoint:
         self._output.append(frame.end())
         self.mark()
 
-    def mark(self) -> None:
-        if not self._marked:
-            self._marked = True
-            self.broker.turn.mark_endpoint(self)
-
     def mark_publisher(self, publisher: StreamPublisher) -> None:
         if publisher not in self._work:
             self._work.append(publisher)
@@ -431,7 +387,7 @@ class StreamEndpoint:
     def flush(self) -> None:
         """Send what the turn produced; judge whether to go on reading."""
         self._marked = False
-        if self._is_lost:
+        if self._lost:
             return
         more = self._reading.begin_turn()
         if more:
@@ -442,7 +398,7 @@ class StreamEndpoint:
         for publisher in work:
             if self.publishers.get(publisher.number) is publisher:
                 self.flush_publisher(publisher)
-        if not self._is_writing_paused and not self._is_closing:
+        if not self._writing_paused and not self._closing:
             self._deliver()
         self._write()
         self._marked = False
@@ -495,7 +451,7 @@ class StreamEndpoint:
         self.transport.writelines(output)
 
     def _should_stop(self) -> bool:
-        if self._is_closing:
+        if self._closing:
             return False
         if self._login.is_running or self._put_off.is_asking:
             return True
@@ -508,39 +464,36 @@ class StreamEndpoint:
 
     def fail(self, code: int, text: str) -> None:
         """Close the connection for what its client did, or for our own fault."""
-        if self._is_closing:
+        if self._closing:
             return
         log.warning("%s: %s", self.name, text, extra=self.ids())
         self._say_close(code, text)
 
     def close(self, reason: str) -> None:
         """An operator or the end of the node closes the connection."""
-        if not self._is_closing:
+        if not self._closing:
             self._say_close(codes.OK, reason)
 
     def _say_close(self, code: int, text: str) -> None:
         self._end()
-        self._is_closing = True
+        self._closing = True
         self._closing_at_ms = self.broker.monotonic_ms()
         self.send(FrameWriter(codes.CLOSE).u32(0).u16(code).string(text))
         self.close_when_sent()
 
     def close_when_sent(self) -> None:
         """Write what is to be said, and wait for the client to close the socket."""
-        if self._is_lost:
+        if self._lost:
             return
-        self._is_closing = True
+        self._closing = True
         self._end()
         self._write()
         self.broker.connections.half_closed.begin(self.transport, CLOSE_WAIT_MS / 1000)
         self.connection_lost()
 
-    def abort(self) -> None:
-        self.transport.abort()
-
     def _end(self) -> None:
         """Publishers and subscriptions are over."""
-        self._is_closing = True
+        self._closing = True
         for publisher in self.publishers.values():
             publisher.end()
         for subscription in self.subscriptions.values():
@@ -550,13 +503,6 @@ class StreamEndpoint:
         self._scanner.end()
 
     # Listings
-
-    def ids(self) -> Ids:
-        return ids_of(connection=self.name, vhost=self.vhost, user=self.user)
-
-    def author(self) -> Author:
-        """Of the definitions that its client changes."""
-        return Author(self.user, self.peer[0], AMQP)
 
     def channel_count(self) -> int:
         return 0
