@@ -50,7 +50,9 @@ async def hang(directory: Path) -> None:
     wal.read(held.file_id, held.offset, held.length, found.append)
     await until(lambda: bool(found))
     assert found == [b"before"]
-    assert (wal.pending_bytes, len(durable)) == (pending, before)
+    assert len(durable) == before
+    # The head of a file that was prepared meanwhile may have come on top.
+    assert wal.pending_bytes >= pending
     gate.set()
     await until(lambda: wal.pending_bytes == 0)
     assert failures == []
