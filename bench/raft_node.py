@@ -41,8 +41,8 @@ from raft.ready import Lead
 from raft.recovery import founded
 from warren.storage.direct import DirectDisk
 from warren.storage.disk import OsDisk
-from warren.storage.recovery import RecoveredPublish
-from warren.storage.stretches import Stretch
+from warren.storage.recovery.recovery import RecoveredPublish
+from warren.storage.recovery.stretches import Stretch
 from warren.storage.wal import Wal
 from warren.wire.peer.handshake import Identity
 

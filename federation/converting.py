@@ -16,12 +16,12 @@ from queues.conversion.to_amqp091 import to_amqp091
 from queues.conversion.to_amqp10 import to_amqp10
 from queues.conversion.values import pairs_of
 from queues.hosts.message_digests import DUPLICATE_IDS
-from warren.wire.amqp10.descriptors import MESSAGE_ANNOTATIONS
-from warren.wire.amqp10.message import Sections, fail_sections
-from warren.wire.amqp10.performatives import Header
+from warren.wire.amqp10.codec.descriptors import MESSAGE_ANNOTATIONS
+from warren.wire.amqp10.codec.message import Sections, fail_sections
+from warren.wire.amqp10.codec.performatives import Header
+from warren.wire.amqp10.codec.values import Symbol
+from warren.wire.amqp10.codec.writer import write_ulong, write_value
 from warren.wire.amqp10.transfers import payload_at, store
-from warren.wire.amqp10.values import Symbol
-from warren.wire.amqp10.writer import write_ulong, write_value
 from warren.wire.buffer import BytesWriter
 
 KEY: Final = Symbol("x-routing-key")

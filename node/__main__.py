@@ -16,9 +16,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from node.cli.bench_arguments import add_arguments as add_bench
-from node.cli.chaos_arguments import add_arguments as add_chaos
-from node.cli.cluster_arguments import add_arguments as add_cluster
+from node.cli.bench.arguments import add_arguments as add_bench
+from node.cli.chaos.arguments import add_arguments as add_chaos
+from node.cli.cluster.arguments import add_arguments as add_cluster
 from node.cli.host_arguments import node_count
 from node.cli.try_arguments import COMMANDS as TRY_COMMANDS
 from node.cli.try_arguments import add_arguments as add_try
@@ -70,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         return convert_config(options, sys.stdout, sys.stderr)
     if options.command == "bench":
-        from node.cli.bench import main as bench
+        from node.cli.bench.bench import main as bench
 
         return bench(options, sys.stdout, sys.stderr)
     if options.command == "chaos":
@@ -80,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         return try_out(options, sys.stdout, sys.stderr)
     if options.command == "cluster":
-        from node.cli.cluster import main as cluster
+        from node.cli.cluster.cluster import main as cluster
 
         return cluster(options, sys.stdout, sys.stderr)
     make_parser().print_help(sys.stderr)
@@ -156,10 +156,10 @@ def add_server_options(server: argparse.ArgumentParser) -> None:
 def chaos(options: argparse.Namespace) -> int:
     """`warren chaos check` and `warren chaos run`."""
     if options.chaos == "run":
-        from node.cli.chaos_run import main as run
+        from node.cli.chaos.run import main as run
 
         return run(options, sys.stdout, sys.stderr)
-    from node.cli.chaos import main as check
+    from node.cli.chaos.chaos import main as check
 
     return check(options, sys.stdout, sys.stderr)
 

@@ -50,14 +50,14 @@ from node.tls.contexts import TlsFault
 from node.turn import Turn
 from queues.bodies.paging import Pager
 from queues.bodies.store import BodyBudget
-from queues.definitions.metadata_commands import (
+from queues.definitions.metadata.commands import (
     Batch,
     Command,
     DeclareVhost,
     PutUser,
     SetPermissions,
 )
-from queues.definitions.metadata_snapshot import BadSnapshot
+from queues.definitions.metadata.snapshot import BadSnapshot
 from queues.hosts.journal import Journal
 from queues.sessions.credit import CreditActor, CreditSpec
 from warren.storage.compaction import UnreadableFile

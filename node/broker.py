@@ -54,12 +54,12 @@ from queues.bodies.store import BodyBudget
 from queues.definitions.broker_objects import (
     Queue,
 )
-from queues.definitions.metadata_commands import (
+from queues.definitions.metadata.commands import (
     Batch,
     Command,
     PutUser,
 )
-from queues.definitions.metadata_outcomes import Outcome
+from queues.definitions.metadata.outcomes import Outcome
 from queues.definitions.queue_options import QueueDefaults
 from queues.hosts.journal import Journal
 from queues.sessions.counts import Counts

@@ -50,8 +50,8 @@ from __future__ import annotations
 
 from typing import ClassVar, final
 
-from warren.wire.amqp10.reader import Reader
-from warren.wire.amqp10.writer import (
+from warren.wire.amqp10.codec.reader import Reader
+from warren.wire.amqp10.codec.writer import (
     write_binary,
     write_boolean,
     write_fields,

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from deploy.chaos.target import Compose, ComposeFailed, ComposeTarget
-from node.cli.chaos_arguments import MIRRORED, add_arguments
-from node.cli.chaos_run import (
+from node.cli.chaos.arguments import MIRRORED, add_arguments
+from node.cli.chaos.run import (
     EXIT_UNREACHABLE,
     CannotBegin,
     carry_out,

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from node.events.events import Events
     from node.timers import Timers
     from node.turn import Turn
-    from queues.definitions.metadata import Metadata
+    from queues.definitions.metadata.machine import Metadata
     from queues.sessions.credit import FlowLedger
     from queues.sessions.publishing import Gate as AnyGate
 

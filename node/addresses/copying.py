@@ -16,7 +16,7 @@ from node.events.logs import ids_of
 from node.operations.peeking import ANSWER_BYTES, Browsed
 from queues.conversion.chunks import names_of
 from queues.definitions.broker_objects import Binding, Exchange, Queue, Uid
-from queues.definitions.metadata_commands import Bind
+from queues.definitions.metadata.commands import Bind
 from queues.machine.commands import EndSession, SessionId
 from queues.message import FORMAT_10, Chunk
 from queues.queue_host import PublishingOnly, QueueHost
@@ -31,7 +31,7 @@ from warren.wire.errors import ProtocolError
 if TYPE_CHECKING:
     from node.process_identity import ProcessIdentity
     from node.turn import Turn
-    from queues.definitions.metadata import Metadata
+    from queues.definitions.metadata.machine import Metadata
 
 log = logging.getLogger("warren.addresses")
 

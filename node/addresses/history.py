@@ -14,8 +14,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from queues.definitions.broker_objects import Destination
-from queues.definitions.metadata_commands import Bind
-from queues.definitions.metadata_outcomes import Outcome, Refused
+from queues.definitions.metadata.commands import Bind
+from queues.definitions.metadata.outcomes import Outcome, Refused
 from queues.definitions.retroactive import ring_name
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final, Protocol
 from node.events.logs import ids_of
 from queues.definitions.arguments import encode_arguments
 from queues.definitions.broker_objects import Exchange, Queue
-from queues.definitions.metadata_commands import Command, DeclareQueue, DeleteQueue
-from queues.definitions.metadata_outcomes import Outcome, Refused
-from queues.definitions.metadata_vhost import VHost
+from queues.definitions.metadata.commands import Command, DeclareQueue, DeleteQueue
+from queues.definitions.metadata.outcomes import Outcome, Refused
+from queues.definitions.metadata.vhost import VHost
 from queues.definitions.queue_arguments import QUEUE_TYPE, QUORUM
 from queues.definitions.retroactive import (
     RETROACTIVE,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from node.definitions.broker_definitions import BrokerDefinitions
     from node.definitions.effective_rules import EffectiveRules
     from node.timers import Timers
-    from queues.definitions.metadata import Metadata
+    from queues.definitions.metadata.machine import Metadata
 
 log = logging.getLogger("warren.addresses")
 

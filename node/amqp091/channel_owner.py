@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from node.amqp091.channel import Channel091
     from node.amqp091.deliveries import Consumer091
     from node.oversized import OversizedHeaders
-    from queues.definitions.metadata import Metadata
+    from queues.definitions.metadata.machine import Metadata
 
 
 class Owner(Protocol):

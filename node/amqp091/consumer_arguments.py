@@ -5,8 +5,8 @@ from typing import Final
 from queues.definitions.arguments import is_integer, type_name
 from queues.definitions.consumer_limits import BadLimit, own_limits
 from queues.definitions.queue_arguments import DURATION_MS_MAX
+from queues.machine.consuming.selections import SELECTIONS_MAX
 from queues.machine.effects import TOO_MANY_SELECTORS
-from queues.machine.selections import SELECTIONS_MAX
 from queues.queue_host import QueueHost
 from queues.selectors.message_fields import BadFilter
 from queues.selectors.sql import BadExpression

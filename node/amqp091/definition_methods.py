@@ -22,9 +22,9 @@ from node.definitions.definition_changes import (
     readable_queue,
 )
 from queues.definitions.broker_objects import Destination, Queue
-from queues.definitions.metadata_commands import Bind, Command, DeleteExchange, Unbind
-from queues.definitions.metadata_outcomes import Outcome, Refused
-from queues.definitions.metadata_refusals import ON_DEFAULT_EXCHANGE
+from queues.definitions.metadata.commands import Bind, Command, DeleteExchange, Unbind
+from queues.definitions.metadata.outcomes import Outcome, Refused
+from queues.definitions.metadata.refusals import ON_DEFAULT_EXCHANGE
 from queues.machine.commands import Purge
 from warren.wire.amqp091 import methods
 from warren.wire.errors import ProtocolError, ReplyCode, Scope

@@ -14,7 +14,7 @@ from warren.wire.amqp091.rewrite import raw_headers, rewrite, without_keys
 from warren.wire.errors import ProtocolError
 
 if TYPE_CHECKING:
-    from queues.definitions.metadata import Metadata
+    from queues.definitions.metadata.machine import Metadata
 
 ARGUMENT: Final = "x-delivery-ids"
 HEADER: Final = b"x-delivery-id"

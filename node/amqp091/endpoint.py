@@ -53,7 +53,7 @@ from warren.wire.errors import ProtocolError, ReplyCode, Scope
 if TYPE_CHECKING:
     from node.broker import Broker
     from node.tls.certificate import TlsPeer
-    from queues.definitions.metadata import Metadata
+    from queues.definitions.metadata.machine import Metadata
 
 log = logging.getLogger("warren.connection")
 

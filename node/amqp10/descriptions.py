@@ -13,7 +13,7 @@ from queues.definitions.arguments import decode_arguments
 from queues.definitions.broker_objects import Binding, Destination, Queue
 from queues.definitions.queue_arguments import queue_type
 from queues.queue_host import Counts
-from warren.wire.amqp10.values import Array, UInt, ULong
+from warren.wire.amqp10.codec.values import Array, UInt, ULong
 
 HASH_BYTES: Final = 9  # 12 characters
 

@@ -35,13 +35,12 @@ from node.definitions.queue_churn import QueueChanges
 from node.events.authors import Author
 from queues.conversion.addresses import queue_address
 from queues.definitions.arguments import encode_arguments
-from queues.definitions.metadata_commands import DeclareQueue, DeleteQueue
-from queues.definitions.metadata_outcomes import Outcome
-from queues.definitions.metadata_outcomes import Refused as RefusedOutcome
+from queues.definitions.metadata.commands import DeclareQueue, DeleteQueue
+from queues.definitions.metadata.outcomes import Outcome
+from queues.definitions.metadata.outcomes import Refused as RefusedOutcome
 from queues.queue_host import Counts
-from warren.wire.amqp10 import descriptors
-from warren.wire.amqp10.errors import Condition, ProtocolError, Scope
-from warren.wire.amqp10.performatives import (
+from warren.wire.amqp10.codec import descriptors
+from warren.wire.amqp10.codec.performatives import (
     Composite,
     DeleteOnClose,
     DeleteOnNoLinks,
@@ -50,7 +49,8 @@ from warren.wire.amqp10.performatives import (
     Source,
     Target,
 )
-from warren.wire.amqp10.values import Described, ULong
+from warren.wire.amqp10.codec.values import Described, ULong
+from warren.wire.amqp10.errors import Condition, ProtocolError, Scope
 from warren.wire.errors import ReplyCode
 
 TEMPORARY: Final = "temporary-queue"  # capabilities

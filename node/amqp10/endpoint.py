@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Final
 
 from node.amqp091.plans import Tracing
 from node.amqp091.publish_plans import RouteCache
-from node.amqp10.consuming import ConsumingLink
 from node.amqp10.dynamic import Dynamics
 from node.amqp10.hints import HintCounts, LinkHints, Timer
+from node.amqp10.links.consuming import ConsumingLink
+from node.amqp10.links.publishing import PublishingLink
 from node.amqp10.locality import OFF, OFFERED, are_wanted
 from node.amqp10.management import Management
-from node.amqp10.publishing import PublishingLink
 from node.amqp10.sessions import Session10
 from node.auth.asked_access import Undecided
 from node.auth.permissions import PermissionCache, vhost_refusal
@@ -34,6 +34,7 @@ from queues.routing.pace import RoutingShare
 from queues.sessions.counts import Counts
 from queues.sessions.credit import CreditSpec
 from warren.wire.amqp10.arrivals import Received
+from warren.wire.amqp10.codec.performatives import Open
 from warren.wire.amqp10.connection import Connection
 from warren.wire.amqp10.errors import Condition, ProtocolError
 from warren.wire.amqp10.events import (
@@ -55,7 +56,6 @@ from warren.wire.amqp10.events import (
     Withdrawn,
 )
 from warren.wire.amqp10.link import Link
-from warren.wire.amqp10.performatives import Open
 from warren.wire.amqp10.session import Session
 
 if TYPE_CHECKING:

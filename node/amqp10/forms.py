@@ -15,13 +15,13 @@ from queues.conversion.to_amqp10 import structured_headers, to_amqp10
 from queues.message import FORMAT_10, Chunk
 from queues.queue_host import View
 from warren.wire.amqp091.deliver import build, extract
+from warren.wire.amqp10.codec.descriptors import MESSAGE_ANNOTATIONS
+from warren.wire.amqp10.codec.values import Symbol
+from warren.wire.amqp10.codec.writer import write_ulong, write_value
 from warren.wire.amqp10.deliver import Heads
-from warren.wire.amqp10.descriptors import MESSAGE_ANNOTATIONS
 from warren.wire.amqp10.packed import route_annotations
 from warren.wire.amqp10.sender import Run
 from warren.wire.amqp10.transfers import BARE_BYTES, BARE_HEAD, store
-from warren.wire.amqp10.values import Symbol
-from warren.wire.amqp10.writer import write_ulong, write_value
 from warren.wire.buffer import BytesWriter, write_i32_be, write_i32_le, write_i64_be
 from warren.wire.errors import ProtocolError
 

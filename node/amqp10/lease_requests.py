@@ -21,7 +21,7 @@ from node.amqp10.requests import Reply, RequestError, decode_name
 from node.definitions.definition_changes import Actor, readable_queue
 from node.leases.answering import Answering
 from queues.definitions.broker_objects import Queue
-from warren.wire.amqp10.values import ULong
+from warren.wire.amqp10.codec.values import ULong
 
 Done = Callable[[Reply], None]
 

@@ -15,17 +15,17 @@ from typing import Final
 
 from node.amqp10.management import Management
 from node.amqp10.requests import Reply, Request, RequestError
-from warren.wire.amqp10.descriptors import AMQP_VALUE, APPLICATION_PROPERTIES
+from warren.wire.amqp10.codec.descriptors import AMQP_VALUE, APPLICATION_PROPERTIES
+from warren.wire.amqp10.codec.message import Sections
+from warren.wire.amqp10.codec.performatives import Attach, Properties, Target
+from warren.wire.amqp10.codec.reader import decode_value
+from warren.wire.amqp10.codec.values import Described
+from warren.wire.amqp10.codec.writer import write_ulong, write_value
 from warren.wire.amqp10.errors import Condition, ProtocolError, Scope
 from warren.wire.amqp10.link import SENDER_SETTLED, Link
-from warren.wire.amqp10.message import Sections
-from warren.wire.amqp10.performatives import Attach, Properties, Target
-from warren.wire.amqp10.reader import decode_value
 from warren.wire.amqp10.sender import Run
 from warren.wire.amqp10.session import Session
 from warren.wire.amqp10.transfers import Transfers, payload_at, store
-from warren.wire.amqp10.values import Described
-from warren.wire.amqp10.writer import write_ulong, write_value
 from warren.wire.buffer import BytesWriter, read_i32_le, write_i32_le
 
 ADDRESS: Final = "/management"

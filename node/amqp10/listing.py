@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from node.amqp10.consuming import ConsumingLink
 from node.amqp10.endpoint import Endpoint10
-from node.amqp10.publishing import PublishingLink
+from node.amqp10.links.consuming import ConsumingLink
+from node.amqp10.links.publishing import PublishingLink
 from node.amqp10.sessions import Session10
 from node.management.rows.view import LinkView, SessionView
 

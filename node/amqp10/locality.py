@@ -9,7 +9,7 @@ from typing import Final
 
 from node.cluster.services.whereis import ELECTING, MINORITY, Place
 from queues.conversion.addresses import parse_target
-from warren.wire.amqp10.values import Symbol, UInt, ULong
+from warren.wire.amqp10.codec.values import Symbol, UInt, ULong
 
 CAPABILITY: Final = "queue-locality:v1"
 OFFERED: Final = [CAPABILITY, "leader-hints"]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from node.amqp10.requests import Reply, RequestError
 from queues.conversion.values import map_of
 from queues.definitions.broker_objects import Queue
-from warren.wire.amqp10.values import UInt, ULong
+from warren.wire.amqp10.codec.values import UInt, ULong
 
 if TYPE_CHECKING:
     from node.operations.peeking import Peeked

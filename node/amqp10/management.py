@@ -64,9 +64,9 @@ from queues.definitions.broker_objects import (
     Destination,
     Queue,
 )
-from queues.definitions.metadata import Metadata
-from queues.definitions.metadata_commands import Bind, Command, DeleteExchange, Unbind
-from queues.definitions.metadata_outcomes import Created, Outcome, Refused
+from queues.definitions.metadata.commands import Bind, Command, DeleteExchange, Unbind
+from queues.definitions.metadata.machine import Metadata
+from queues.definitions.metadata.outcomes import Created, Outcome, Refused
 from queues.definitions.super_streams import partition_bindings, partition_names
 from queues.queue_host import QueueHost
 from queues.routing.kinds import KINDS

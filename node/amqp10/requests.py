@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, unquote_to_bytes
 
 from queues.conversion.values import DROPPED, pairs_of, to_091
 from queues.definitions.broker_objects import DEFAULT_EXCHANGE, Destination
-from warren.wire.amqp10.values import Pairs
+from warren.wire.amqp10.codec.values import Pairs
 
 NAME_BYTES_MAX: Final = 255
 QUERY_FIELDS_MAX: Final = 16

@@ -12,13 +12,13 @@ from typing import Final, Protocol, final
 from mypy_extensions import i64
 
 from node.amqp091.plans import Tracing
-from node.amqp10.browsing import BrowsingLink, is_browser
-from node.amqp10.consuming import ConsumingLink, ConsumingOwner
 from node.amqp10.dynamic import Made
-from node.amqp10.lease_link import LeaseLink, is_leased
 from node.amqp10.link_pair import LinkPair, ManagementLinks, is_management
-from node.amqp10.packed_link import PackedLink, is_packed
-from node.amqp10.publishing import PublishingLink, PublishingOwner
+from node.amqp10.links.browsing import BrowsingLink, is_browser
+from node.amqp10.links.consuming import ConsumingLink, ConsumingOwner
+from node.amqp10.links.lease_link import LeaseLink, is_leased
+from node.amqp10.links.packed_link import PackedLink, is_packed
+from node.amqp10.links.publishing import PublishingLink, PublishingOwner
 from node.amqp10.subscriptions import is_subscription, subscribe
 from node.amqp10.termini import (
     Consumption,
@@ -37,14 +37,7 @@ from queues.machine.commands import ACCEPT, FAIL, REJECT, RELEASE
 from queues.sessions.unacked import TagRun, Unacked
 from warren.wire.amqp10 import settling
 from warren.wire.amqp10.arrivals import Received
-from warren.wire.amqp10.errors import Condition, ProtocolError, Scope
-from warren.wire.amqp10.events import (
-    AttachRequested,
-    Settled,
-    Withdrawn,
-)
-from warren.wire.amqp10.link import REQUESTED, Link
-from warren.wire.amqp10.performatives import (
+from warren.wire.amqp10.codec.performatives import (
     AnyTarget,
     Coordinator,
     Modified,
@@ -52,8 +45,15 @@ from warren.wire.amqp10.performatives import (
     Target,
     TransactionalState,
 )
+from warren.wire.amqp10.codec.serial import MASK, ahead
+from warren.wire.amqp10.errors import Condition, ProtocolError, Scope
+from warren.wire.amqp10.events import (
+    AttachRequested,
+    Settled,
+    Withdrawn,
+)
+from warren.wire.amqp10.link import REQUESTED, Link
 from warren.wire.amqp10.sender import Run
-from warren.wire.amqp10.serial import MASK, ahead
 from warren.wire.amqp10.session import Session
 from warren.wire.amqp10.settling import outcome_of, says_more
 from warren.wire.amqp10.transfers import Transfers

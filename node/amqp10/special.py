@@ -16,8 +16,7 @@ from node.auth.asked_access import Undecided
 from queues.conversion.to_amqp091 import X_CC
 from queues.routing.content10 import Content10
 from queues.sessions.publishing import Targets
-from warren.wire.amqp10.errors import Condition, ProtocolError, Scope
-from warren.wire.amqp10.message import (
+from warren.wire.amqp10.codec.message import (
     INFO_ANNOTATIONS,
     INFO_USER_ID,
     TO,
@@ -25,6 +24,7 @@ from warren.wire.amqp10.message import (
     Sections,
     fail_sections,
 )
+from warren.wire.amqp10.errors import Condition, ProtocolError, Scope
 from warren.wire.amqp10.transfers import Transfers, payload_at
 from warren.wire.buffer import read_i32_le
 

@@ -29,10 +29,10 @@ from node.definitions.definition_changes import (
 from node.events.authors import Author
 from queues.conversion.addresses import EXCHANGES, parse_target
 from queues.definitions.broker_objects import Destination
-from queues.definitions.metadata_commands import Bind, Command
-from queues.definitions.metadata_outcomes import Outcome, Refused
+from queues.definitions.metadata.commands import Bind, Command
+from queues.definitions.metadata.outcomes import Outcome, Refused
+from warren.wire.amqp10.codec.performatives import Attach, Source
 from warren.wire.amqp10.errors import Condition, ProtocolError, Scope
-from warren.wire.amqp10.performatives import Attach, Source
 
 PREFIX: Final = "amq.subscription."
 NAME_BYTES_MAX: Final = 255

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from node.amqp10.dynamic import Made
+from node.amqp10.links.stream_source import selector_of_link, start_of_link
 from node.amqp10.owner import Owner10
-from node.amqp10.stream_source import selector_of_link, start_of_link
 from node.auth.asked_access import Undecided
 from node.definitions.definition_changes import find_queue, readable_queue
 from queues.addresses.producer_window import BadWindow, asked_window
@@ -21,8 +21,8 @@ from queues.machine.commands import QUEUE_LIMIT
 from queues.queue_host import QueueHost
 from queues.streams.host import StreamHost
 from queues.streams.offsets import OffsetSpec
+from warren.wire.amqp10.codec.performatives import AnyTarget, Attach, Released, Source, Target
 from warren.wire.amqp10.errors import Condition, ProtocolError, Scope
-from warren.wire.amqp10.performatives import AnyTarget, Attach, Released, Source, Target
 from warren.wire.errors import ProtocolError as Refusal
 from warren.wire.errors import ReplyCode
 

@@ -26,20 +26,16 @@ from typing import Final, Protocol
 
 from node.amqp091.transaction import RUN_BYTES, Transaction
 from node.amqp10.committing import Commit
-from node.amqp10.consuming import ConsumingLink
 from node.amqp10.hints import Timer
+from node.amqp10.links.consuming import ConsumingLink
+from node.amqp10.links.publishing import PublishingLink
 from node.amqp10.owner import Owner10
-from node.amqp10.publishing import PublishingLink
 from node.amqp10.special import Special, look, part, rest_of
 from queues.machine.commands import FAIL
 from queues.sessions.unacked import TagRun, Unacked
-from warren.wire.amqp10.descriptors import AMQP_VALUE
-from warren.wire.amqp10.errors import Condition, ProtocolError, Scope
-from warren.wire.amqp10.events import Settled
-from warren.wire.amqp10.link import Link
-from warren.wire.amqp10.message import Sections
-from warren.wire.amqp10.output import error_of
-from warren.wire.amqp10.performatives import (
+from warren.wire.amqp10.codec.descriptors import AMQP_VALUE
+from warren.wire.amqp10.codec.message import Sections
+from warren.wire.amqp10.codec.performatives import (
     Accepted,
     Attach,
     Coordinator,
@@ -50,14 +46,18 @@ from warren.wire.amqp10.performatives import (
     Rejected,
     TransactionalState,
 )
-from warren.wire.amqp10.reader import decode_value
+from warren.wire.amqp10.codec.reader import decode_value
+from warren.wire.amqp10.codec.values import Described
+from warren.wire.amqp10.errors import Condition, ProtocolError, Scope
+from warren.wire.amqp10.events import Settled
+from warren.wire.amqp10.link import Link
+from warren.wire.amqp10.output import error_of
 from warren.wire.amqp10.session import Session
 from warren.wire.amqp10.settling import (
     ACCEPTED,
     REJECTED,
 )
 from warren.wire.amqp10.transfers import Transfers, payload_at
-from warren.wire.amqp10.values import Described
 from warren.wire.buffer import read_i32_le
 from warren.wire.errors import ProtocolError as Refusal
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, TextIO
 
 from node.cli.api import EXIT_UNAVAILABLE, Api, ApiFailure
-from node.cli.cluster_commands import CHECKS, await_check, check, listed
+from node.cli.cluster.commands import CHECKS, await_check, check, listed
 from node.cli.tables import write_json
 from node.cli.verbs import (
     Argument,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from node.cli.api import Api, ApiFailure
-from node.cli.cluster_commands import alarms_of, maintenance_of
+from node.cli.cluster.commands import alarms_of, maintenance_of
 from node.cli.verbs import BadCall, Options
 
 if TYPE_CHECKING:

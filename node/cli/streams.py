@@ -3,7 +3,7 @@
 from typing import Final, TextIO
 
 from node.cli.api import Api
-from node.cli.cluster_commands import NODE, add_member, delete_member
+from node.cli.cluster.commands import NODE, add_member, delete_member
 from node.cli.lists import at
 from node.cli.verbs import Argument, BadCall, Commands, Options, Row, Verb, done, path, show
 

@@ -29,7 +29,7 @@ from warren.client import (
     Publisher,
     connect,
 )
-from warren.wire.amqp10.values import Described, Symbol, ULong
+from warren.wire.amqp10.codec.values import Described, Symbol, ULong
 
 EXIT_REFUSED: Final = 1
 EXIT_USAGE: Final = 64

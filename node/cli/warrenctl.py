@@ -21,8 +21,8 @@ from urllib.parse import urlsplit
 from node.cli.absent_commands import ABSENT
 from node.cli.api import Api, ApiFailure
 from node.cli.changes import CHANGES, change
-from node.cli.cluster_commands import COMMANDS as CLUSTER
-from node.cli.cluster_commands import run as run_cluster
+from node.cli.cluster.commands import COMMANDS as CLUSTER
+from node.cli.cluster.commands import run as run_cluster
 from node.cli.completion import SHELLS, script
 from node.cli.diagnostics import DIAGNOSTICS
 from node.cli.limits import LIMITS

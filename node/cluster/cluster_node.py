@@ -53,7 +53,7 @@ from node.supervision import Repeating
 from node.tls.acceptor import Contexts
 from node.turn import Turn
 from queues.definitions.members import Member
-from queues.definitions.metadata_commands import Found
+from queues.definitions.metadata.commands import Found
 from raft.codec import BadMessage
 from raft.entries import Config as Voters
 from raft.host import TICK_MS, RaftHost, host_settings

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from node.events.observers import Observers
     from node.resources.alarms import Alarms
     from node.turn import Turn
-    from queues.definitions.metadata import Metadata
+    from queues.definitions.metadata.machine import Metadata
     from queues.sessions.counts import Counts
     from queues.sessions.credit import CreditSpec
 

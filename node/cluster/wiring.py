@@ -56,16 +56,16 @@ from node.recovery.damage import LostDefinitions
 from node.supervision import Repeating
 from node.timers import CallLater
 from queues.definitions.broker_objects import Queue
-from queues.definitions.metadata import Metadata
-from queues.definitions.metadata_commands import Batch, Command
-from queues.definitions.metadata_rows import BATCH_BYTES
+from queues.definitions.metadata.commands import Batch, Command
+from queues.definitions.metadata.machine import Metadata
+from queues.definitions.metadata.rows import BATCH_BYTES
 from queues.placement.leader_traffic import Advice, Bounds
 from queues.streams.storage import Disks
 from raft.host import RaftHost
 from raft.log_group import METADATA_OWNER
-from warren.storage.damage import Hit
 from warren.storage.keyed import Keyed
-from warren.storage.recovery import RecoveryReport
+from warren.storage.recovery.damage import Hit
+from warren.storage.recovery.recovery import RecoveryReport
 from warren.storage.snapshot import SnapshotStore
 from warren.storage.wal import Wal
 

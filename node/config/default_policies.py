@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from queues.definitions.expressions import compiled_or_none, expression_fault
-from queues.definitions.metadata_commands import PutPolicy
+from queues.definitions.metadata.commands import PutPolicy
 from queues.definitions.policy_keys import policy_fault
 from queues.definitions.queue_arguments import NAME_BYTES_MAX
 

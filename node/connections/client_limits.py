@@ -26,7 +26,7 @@ from warren.wire.errors import ProtocolError, ReplyCode
 if TYPE_CHECKING:
     from node.config.settings import LimitsSection
     from node.connections.connection_registry import ConnectionRegistry
-    from queues.definitions.metadata import Metadata
+    from queues.definitions.metadata.machine import Metadata
 
 NAMES_MAX: Final = 100_000  # of vhosts or users with limits, in one word of a node
 

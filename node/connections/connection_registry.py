@@ -16,8 +16,8 @@ from node.connections.half_closed import Partings
 from node.events.event_sources import tell_connection_closed, tell_connection_created
 from node.events.events import Events
 from node.resources.publish_hold import Hold
-from queues.definitions.metadata_commands import Command, DeleteByOwner
-from queues.definitions.metadata_outcomes import Deleted, Outcome
+from queues.definitions.metadata.commands import Command, DeleteByOwner
+from queues.definitions.metadata.outcomes import Deleted, Outcome
 
 DELETED_QUEUES_MAX: Final = 512  # exclusive queues in one entry of the log: 2 to 3 ms
 

@@ -12,9 +12,9 @@ from node.cluster.definitions.definitions_group import DefinitionsGroup
 from node.definitions.routes import Routers
 from node.events.authors import BROKER, Author
 from queues.definitions.broker_objects import Binding, Destination, Exchange, Queue
-from queues.definitions.metadata import Metadata
-from queues.definitions.metadata_commands import Bind, Command, DeclareQueue, may_grow
-from queues.definitions.metadata_outcomes import Outcome, Refused
+from queues.definitions.metadata.commands import Bind, Command, DeclareQueue, may_grow
+from queues.definitions.metadata.machine import Metadata
+from queues.definitions.metadata.outcomes import Outcome, Refused
 from queues.definitions.standby import standby_parameter
 from warren.storage.wal import RESERVE
 from warren.wire.errors import ReplyCode

@@ -24,8 +24,8 @@ from queues.definitions.broker_objects import (
     User,
     VhostEntry,
 )
-from queues.definitions.metadata import Metadata
-from queues.definitions.metadata_outcomes import Added, Change, Outcome, Removed
+from queues.definitions.metadata.machine import Metadata
+from queues.definitions.metadata.outcomes import Added, Change, Outcome, Removed
 from queues.definitions.standby import STANDBY
 
 

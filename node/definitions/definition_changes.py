@@ -15,7 +15,7 @@ from node.auth.permissions import CONFIGURE, READ, WRITE, PermissionCache
 from node.events.authors import BROKER, Author
 from queues.definitions.arguments import decode_arguments, encode_arguments
 from queues.definitions.broker_objects import Destination, Exchange, Queue
-from queues.definitions.metadata_commands import (
+from queues.definitions.metadata.commands import (
     Bind,
     Command,
     DeclareExchange,
@@ -23,7 +23,7 @@ from queues.definitions.metadata_commands import (
     DeleteQueue,
     Unbind,
 )
-from queues.definitions.metadata_outcomes import Outcome
+from queues.definitions.metadata.outcomes import Outcome
 from warren.wire.errors import ProtocolError, ReplyCode
 
 UNKNOWN_COUNT: Final = 1  # of messages in a queue that is down: it may not be empty

@@ -8,7 +8,7 @@ from queues.dead_lettering.dead_letters import DeadLetterRule
 from queues.definitions.address_keys import RING
 from queues.definitions.arguments import decode_arguments
 from queues.definitions.broker_objects import Exchange, Queue
-from queues.definitions.metadata import Metadata
+from queues.definitions.metadata.machine import Metadata
 from queues.definitions.policies import EXCHANGE, NOTHING, Effective, with_policy
 from queues.definitions.queue_arguments import QUORUM, STREAM, queue_type
 from queues.definitions.queue_options import (

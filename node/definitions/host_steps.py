@@ -13,8 +13,8 @@ from node.recovery.unreadable import Unreadable
 from node.timers import Timers
 from node.turn import Turn
 from queues.bodies.store import BodyBudget
-from queues.definitions.metadata import Metadata
-from queues.definitions.metadata_commands import Command, DeleteQueue
+from queues.definitions.metadata.commands import Command, DeleteQueue
+from queues.definitions.metadata.machine import Metadata
 from queues.hosts.host_interfaces import BodyOwner, Steppable, Waking
 from queues.machine.effects import SlowConsumer
 from queues.message import Chunk

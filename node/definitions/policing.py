@@ -19,8 +19,8 @@ from node.definitions.queue_cores import DeadLetterPublishers
 from node.definitions.queue_registry import QueueRegistry
 from queues.dead_lettering.dead_letter_publisher import QueueDeadLetterPublisher
 from queues.definitions.broker_objects import Exchange, Queue
-from queues.definitions.metadata import Metadata
-from queues.definitions.metadata_vhost import VHost
+from queues.definitions.metadata.machine import Metadata
+from queues.definitions.metadata.vhost import VHost
 from queues.definitions.policies import EXCHANGE
 from queues.definitions.policy_warnings import stored_warnings
 from queues.hosts.queue_core import QueueCore

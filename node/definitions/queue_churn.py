@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from queues.definitions.metadata_outcomes import Added, Change, Removed
+from queues.definitions.metadata.outcomes import Added, Change, Removed
 
 
 class QueueChurn:

@@ -14,7 +14,7 @@ from node.definitions.effective_rules import EffectiveRules
 from node.definitions.queue_hosts import QueueHosts
 from node.recovery.damage import Damages
 from queues.definitions.broker_objects import Queue
-from queues.definitions.metadata import Metadata
+from queues.definitions.metadata.machine import Metadata
 from queues.definitions.queue_arguments import QUORUM, STREAM, queue_type
 from queues.definitions.queue_options import EXPIRES
 from queues.hosts.quorum_member import QuorumMember

@@ -14,7 +14,7 @@ from node.definitions.definition_changes import (
     queue_deletion,
 )
 from queues.definitions.broker_objects import Destination
-from queues.definitions.metadata_commands import Bind, Command, DeleteExchange
+from queues.definitions.metadata.commands import Bind, Command, DeleteExchange
 from queues.definitions.super_streams import MARK, ORDER, PARTITIONS_MAX
 
 

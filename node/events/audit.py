@@ -15,7 +15,7 @@ from node.events.authors import AMQP, HTTP, Author
 from node.events.events import Events
 from node.events.logs import AUDIT
 from queues.definitions.broker_objects import Binding, Definition
-from queues.definitions.metadata_outcomes import Added, Change, Removed
+from queues.definitions.metadata.outcomes import Added, Change, Removed
 from warren.wire.errors import ProtocolError, ReplyCode
 
 Extent = Literal["off", "api", "all"]

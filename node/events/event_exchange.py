@@ -21,7 +21,7 @@ from node.events.internal_publisher import InternalPublisher, Letter
 
 if TYPE_CHECKING:
     from node.config.settings import EventsSection
-    from queues.definitions.metadata import Metadata
+    from queues.definitions.metadata.machine import Metadata
 
 log = logging.getLogger("warren.events")
 

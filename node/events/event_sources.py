@@ -30,7 +30,7 @@ from queues.definitions.broker_objects import (
     VhostEntry,
 )
 from queues.definitions.members import Member, Process
-from queues.definitions.metadata_outcomes import Added, Change, Removed
+from queues.definitions.metadata.outcomes import Added, Change, Removed
 from queues.definitions.queue_arguments import queue_type
 from queues.definitions.vhost_limits import USER_LIMITS, VHOST_LIMITS, limits_in
 from queues.machine.effects import SlowConsumer

@@ -33,7 +33,7 @@ from warren.wire.errors import ProtocolError
 if TYPE_CHECKING:
     from node.connections.client_connection import ClientConnection
     from node.connections.connection_registry import ConnectionRegistry
-    from queues.definitions.metadata import Metadata
+    from queues.definitions.metadata.machine import Metadata
 
 log = logging.getLogger("warren.firehose")
 

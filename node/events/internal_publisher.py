@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Final, Protocol, final
 
 from node.process_identity import ProcessIdentity
-from queues.definitions.metadata import Metadata
+from queues.definitions.metadata.machine import Metadata
 from queues.hosts.host_interfaces import Steppable
 from queues.machine.commands import SessionId
 from queues.message import FORMAT_091, Chunk

@@ -20,13 +20,13 @@ from node.events.events import Events
 from node.events.firehose import Firehose
 from node.events.internal_publisher import InternalPublisher
 from queues.definitions.broker_objects import Parameter, VhostEntry
-from queues.definitions.metadata_outcomes import Change, Outcome
+from queues.definitions.metadata.outcomes import Change, Outcome
 
 if TYPE_CHECKING:
     from node.config.settings import Config
     from node.connections.connection_registry import ConnectionRegistry
     from node.resources.alarms import Alarms
-    from queues.definitions.metadata import Metadata
+    from queues.definitions.metadata.machine import Metadata
 
 
 class Observers:

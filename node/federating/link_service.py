@@ -32,7 +32,7 @@ from node.standby.standby_service import StandbyService
 from node.supervision import supervised
 from node.timers import until_next
 from queues.definitions.broker_objects import Parameter
-from queues.definitions.metadata_commands import DeleteParameter
+from queues.definitions.metadata.commands import DeleteParameter
 
 if TYPE_CHECKING:
     from federation.ends import Dialler

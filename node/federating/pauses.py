@@ -6,8 +6,8 @@ node or all nodes restart.
 
 from typing import Final
 
-from queues.definitions.metadata import Metadata
-from queues.definitions.metadata_commands import DeleteParameter, PutParameter
+from queues.definitions.metadata.commands import DeleteParameter, PutParameter
+from queues.definitions.metadata.machine import Metadata
 
 PAUSED_LINKS: Final = "paused-links"  # component
 

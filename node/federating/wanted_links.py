@@ -25,8 +25,8 @@ from federation.uris import BadUri, SecretBox
 from node.federating.stored_uris import opened
 from queues.definitions.arguments import decode_arguments
 from queues.definitions.broker_objects import Parameter
-from queues.definitions.metadata import Metadata
-from queues.definitions.metadata_vhost import VHost
+from queues.definitions.metadata.machine import Metadata
+from queues.definitions.metadata.vhost import VHost
 from queues.definitions.queue_arguments import queue_type
 
 SHOVEL: Final = "shovel"

@@ -16,7 +16,7 @@ from node.leases.batches import NUMBER_MAX, Batch, OutOfOrder, Room
 from node.leases.lease import Lease, LeaseFault
 from node.leases.leases import TIMEOUT_MS, Leases, said
 from queues.definitions.broker_objects import Queue
-from queues.definitions.metadata import Metadata
+from queues.definitions.metadata.machine import Metadata
 
 if TYPE_CHECKING:
     from node.cluster.services.cluster_services import Operating

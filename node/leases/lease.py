@@ -46,7 +46,7 @@ class LeaseFault(Exception):
 
 
 class Reader(Protocol):
-    """Sends messages of a batch to a client (`node.amqp10.lease_link`)."""
+    """Sends messages of a batch to a client (`node.amqp10.links.lease_link`)."""
 
     @property
     def batch_number(self) -> int: ...

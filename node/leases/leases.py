@@ -21,7 +21,7 @@ from node.leases.lease import Lease, LeaseFault
 from node.supervision import Repeating
 from queues.definitions.arguments import decode_arguments
 from queues.definitions.broker_objects import Queue
-from queues.definitions.metadata import Metadata
+from queues.definitions.metadata.machine import Metadata
 from queues.definitions.queue_arguments import STREAM, queue_type
 from queues.machine.commands import Command, EndSession
 from queues.queue_host import QueueHost

@@ -14,8 +14,8 @@ from node.definitions.definition_changes import DefiningBroker
 from node.federating.pauses import pause_command, paused_keys
 from node.management.access import Context, caller_of, not_authorized
 from node.management.replies import ApiError
-from queues.definitions.metadata_commands import Command
-from queues.definitions.metadata_outcomes import Added, Deleted, Outcome, Refused
+from queues.definitions.metadata.commands import Command
+from queues.definitions.metadata.outcomes import Added, Deleted, Outcome, Refused
 from warren.wire.errors import ProtocolError, ReplyCode
 
 NO_VHOST_ACCESS = "User not authorised to access virtual host"

@@ -29,8 +29,8 @@ from queues.definitions.broker_objects import (
     Uid,
     VhostEntry,
 )
-from queues.definitions.metadata import Metadata
-from queues.definitions.metadata_commands import Bind, Command, DeclareExchange, DeclareQueue
+from queues.definitions.metadata.commands import Bind, Command, DeclareExchange, DeclareQueue
+from queues.definitions.metadata.machine import Metadata
 from queues.definitions.queue_arguments import CLASSIC, QUEUE_TYPE
 from queues.definitions.vhost_limits import (
     LIMITS_OF_USER,

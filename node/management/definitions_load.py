@@ -24,8 +24,8 @@ from node.management.definitions_import import Importer
 from node.management.definitions_run import ImportRun, ignore_progress
 from node.management.operations import Operations
 from node.management.replies import ApiError
-from queues.definitions.metadata_commands import PutParameter
-from queues.definitions.metadata_outcomes import Refused
+from queues.definitions.metadata.commands import PutParameter
+from queues.definitions.metadata.outcomes import Refused
 
 if TYPE_CHECKING:
     from node.federating.link_service import LinkService

@@ -17,8 +17,8 @@ from node.management.changes import refuse
 from node.management.operations import Operations
 from node.management.rehearsal import rehearsal_of
 from node.management.replies import ApiError
-from queues.definitions.metadata_commands import Batch, Command
-from queues.definitions.metadata_outcomes import Batched, Outcome, Refused
+from queues.definitions.metadata.commands import Batch, Command
+from queues.definitions.metadata.outcomes import Batched, Outcome, Refused
 from queues.definitions.policy_warnings import command_warnings
 
 SLICE: Final = 256  # commands in one entry

@@ -12,9 +12,9 @@ from node.definitions.definition_changes import DefiningBroker
 from node.operations.peeking import Peeked
 from node.operations.redriving import Order, Permit, Redriven, Told
 from queues.definitions.broker_objects import Queue
-from queues.definitions.metadata import Metadata
-from queues.definitions.metadata_commands import Command
-from queues.definitions.metadata_outcomes import Outcome
+from queues.definitions.metadata.commands import Command
+from queues.definitions.metadata.machine import Metadata
+from queues.definitions.metadata.outcomes import Outcome
 from warren.wire.amqp091.properties import BasicProperties
 
 PROPERTIES: Final = (

@@ -9,8 +9,8 @@ their place is ever refused because of them. The tables are copies, what is in t
 immutable; the real machine does not notice.
 """
 
-from queues.definitions.metadata import Metadata
-from queues.definitions.metadata_vhost import VHost
+from queues.definitions.metadata.machine import Metadata
+from queues.definitions.metadata.vhost import VHost
 
 
 def rehearsal_of(metadata: Metadata) -> Metadata:

@@ -17,15 +17,15 @@ from node.operations.skipping import Skipping
 from queues.addresses.account import Gate, blocked_text
 from queues.conversion.chunks import in_form_1
 from queues.definitions.broker_objects import RESERVED_PREFIX, Queue
-from queues.definitions.metadata import Metadata
-from queues.definitions.metadata_commands import (
+from queues.definitions.metadata.commands import (
     Batch,
     Command,
     DeleteExchange,
     DeleteQueue,
     DeleteVhost,
 )
-from queues.definitions.metadata_outcomes import Outcome
+from queues.definitions.metadata.machine import Metadata
+from queues.definitions.metadata.outcomes import Outcome
 from queues.machine.commands import ACCEPT
 from queues.message import FORMAT_091, FORMAT_10, Chunk
 from queues.routing.content import Content091

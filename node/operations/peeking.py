@@ -32,7 +32,7 @@ from node.operations.body_access import BodyReads, BodySite
 from queues.conversion.annotated import annotated
 from queues.conversion.chunks import in_form_1
 from queues.definitions.broker_objects import Queue
-from queues.definitions.metadata import Metadata
+from queues.definitions.metadata.machine import Metadata
 from queues.hosts.queue_core import QueueCore
 from queues.machine.delays import FAILED_MASK
 from queues.message import FORMAT_10, Chunk

@@ -40,10 +40,10 @@ from queues.routing.content10 import Content10
 from queues.routing.router import Route
 from warren.wire.amqp091.deliver import build, extract
 from warren.wire.amqp091.properties import decode_properties
-from warren.wire.amqp10.descriptors import MESSAGE_ANNOTATIONS
-from warren.wire.amqp10.message import Sections
+from warren.wire.amqp10.codec.descriptors import MESSAGE_ANNOTATIONS
+from warren.wire.amqp10.codec.message import Sections
+from warren.wire.amqp10.codec.writer import write_ulong, write_value
 from warren.wire.amqp10.transfers import payload_at, store
-from warren.wire.amqp10.writer import write_ulong, write_value
 from warren.wire.buffer import BytesWriter
 
 if TYPE_CHECKING:

@@ -1,9 +1,9 @@
 """`warren check-data DIR`: whether the files of a stopped node are sound, without changing them.
 
-Reads with the code of a start (`warren.storage.recovery`) on a disk that takes no writes, and tells
-what each file holds, every bad place and whom it hits, and what is alive of each queue. Nothing is
-sealed, cut, recycled or removed; only the lock of the directory is held meanwhile, so that a
-running node is refused. Memory as for a start without the bodies' index.
+Reads with the code of a start (`warren.storage.recovery.recovery`) on a disk that takes no writes,
+and tells what each file holds, every bad place and whom it hits, and what is alive of each queue.
+Nothing is sealed, cut, recycled or removed; only the lock of the directory is held meanwhile, so
+that a running node is refused. Memory as for a start without the bodies' index.
 """
 
 import os
@@ -19,8 +19,8 @@ from node.boot import KEYED_DIRECTORY, LOG_DIRECTORY
 from node.cli.tables import write_json, write_table
 from node.cluster.definitions.definitions_store import BIRTHS_OWNER, read_accepted
 from queues.definitions.broker_objects import Queue
-from queues.definitions.metadata import Metadata
-from queues.definitions.metadata_snapshot import BadSnapshot
+from queues.definitions.metadata.machine import Metadata
+from queues.definitions.metadata.snapshot import BadSnapshot
 from raft.log_group import METADATA_OWNER
 from warren.storage.disk import DirectoryInUse, DirectoryLock, OsDisk
 from warren.storage.files import FilePool, LogFile
@@ -28,9 +28,9 @@ from warren.storage.keyed import METADATA, KeyedDamaged, KeyedReader
 from warren.storage.log_proof import NAME as PROOF
 from warren.storage.log_proof import LogProof
 from warren.storage.record import KIND_NAMES, Buffer, CorruptRecord
-from warren.storage.recovery import RecoveredPublish, Recovery, RecoveryReport
+from warren.storage.recovery.recovery import RecoveredPublish, Recovery, RecoveryReport
+from warren.storage.recovery.stretches import Stretch
 from warren.storage.snapshot import SnapshotStore
-from warren.storage.stretches import Stretch
 
 EXIT_DAMAGED: Final = 1
 EXIT_NO_INPUT: Final = 66  # sysexits, as are these:

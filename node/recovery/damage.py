@@ -24,7 +24,7 @@ from queues.message import Chunk
 from queues.queue_host import QueueHost, SessionSink, View
 from queues.sessions.credit import CreditActor
 from warren.storage.record import CorruptRecord
-from warren.storage.recovery import RecoveryReport
+from warren.storage.recovery.recovery import RecoveryReport
 from warren.wire.errors import ProtocolError, ReplyCode
 
 log = logging.getLogger("warren.damage")

@@ -19,10 +19,10 @@ from queues.hosts.id_log import queue_of_ids
 from queues.hosts.queue_core import QueueCore
 from queues.message import Chunk
 from raft.log_group import METADATA_OWNER
-from warren.storage.damage import Hit
 from warren.storage.record import CorruptRecord
-from warren.storage.recovery import RecoveredPublish, RecoveryReport
-from warren.storage.stretches import Stretch
+from warren.storage.recovery.damage import Hit
+from warren.storage.recovery.recovery import RecoveredPublish, RecoveryReport
+from warren.storage.recovery.stretches import Stretch
 
 log = logging.getLogger("warren.node")
 

@@ -23,8 +23,7 @@ from node.management.api.policies import policy_row
 from node.standby.feed import is_replicated
 from queues.definitions.arguments import encode_arguments
 from queues.definitions.broker_objects import Destination
-from queues.definitions.metadata import Metadata
-from queues.definitions.metadata_commands import (
+from queues.definitions.metadata.commands import (
     ClearPermissions,
     ClearTopicPermissions,
     Command,
@@ -34,7 +33,8 @@ from queues.definitions.metadata_commands import (
     DeleteQueue,
     Unbind,
 )
-from queues.definitions.metadata_vhost import VHost
+from queues.definitions.metadata.machine import Metadata
+from queues.definitions.metadata.vhost import VHost
 from queues.definitions.vhost_limits import VHOST_LIMITS, VHOST_LIMITS_NAME
 
 Row = dict[str, object]

@@ -22,7 +22,7 @@ from node.standby.stored_runs import Runs, Unreadable, digest, live_runs, stored
 from node.standby.stream_runs import stream_range, stream_runs
 from queues.definitions.arguments import decode_arguments
 from queues.definitions.broker_objects import Queue
-from queues.definitions.metadata_vhost import VHost
+from queues.definitions.metadata.vhost import VHost
 from queues.definitions.queue_arguments import STREAM, queue_type
 from queues.hosts.queue_core import QueueCore
 from queues.streams.host import StreamHost

@@ -9,7 +9,7 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from node.standby.held_queue import Primary, QueueFault, StandbySession
-from queues.definitions.metadata_commands import DeleteQueue
+from queues.definitions.metadata.commands import DeleteQueue
 from queues.machine.commands import EndSession
 from queues.streams.host import StreamHost
 

@@ -14,9 +14,9 @@ from queues.machine.annotations import encode_words
 from queues.message import FORMAT_10, Chunk
 from warren.wire.amqp091.deliver import extract
 from warren.wire.amqp091.properties import decode_properties
-from warren.wire.amqp10.message import Sections
+from warren.wire.amqp10.codec.message import Sections
+from warren.wire.amqp10.codec.writer import write_value
 from warren.wire.amqp10.transfers import payload_at
-from warren.wire.amqp10.writer import write_value
 from warren.wire.buffer import BytesWriter
 
 KEY: Final = "x-opt-standby-id"

@@ -14,10 +14,10 @@ from queues.conversion.annotated import annotated_form_10
 from queues.message import FORMAT_10, Chunk
 from queues.streams.filtering import KEY_BYTES
 from warren.wire.amqp091.deliver import names_in
-from warren.wire.amqp10.message import Sections
+from warren.wire.amqp10.codec.message import Sections
+from warren.wire.amqp10.codec.values import Symbol
+from warren.wire.amqp10.codec.writer import write_value
 from warren.wire.amqp10.transfers import payload_at, store
-from warren.wire.amqp10.values import Symbol
-from warren.wire.amqp10.writer import write_value
 from warren.wire.buffer import BytesWriter, read_i32_le, write_i32_be
 from warren.wire.inplace import copy_words
 

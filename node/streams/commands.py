@@ -23,7 +23,7 @@ from node.streams.super_streams import (
     partitions_of,
     route_to,
 )
-from queues.definitions.metadata_outcomes import Exists, Outcome, Refused
+from queues.definitions.metadata.outcomes import Exists, Outcome, Refused
 from queues.definitions.queue_arguments import STREAM
 from queues.streams.filtering import parse_filter
 from queues.streams.groups import NO_PARTITION

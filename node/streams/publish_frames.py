@@ -16,7 +16,7 @@ from mypy_extensions import i32, i64, mypyc_attr
 
 from node.streams.bodies import copy, stored_form
 from queues.streams.tracking import BATCH
-from warren.wire.amqp10.message import Sections
+from warren.wire.amqp10.codec.message import Sections
 from warren.wire.amqp10.transfers import BARE_BYTES, BARE_HEAD, TransferScanner
 from warren.wire.buffer import (
     BytesWriter,

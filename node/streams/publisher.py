@@ -17,7 +17,7 @@ from queues.sessions.credit import LINK, CreditActor
 from queues.sessions.publishing import Held, Publisher, Targets
 from queues.streams.host import StreamHost
 from queues.streams.tracking import BATCH
-from warren.wire.amqp10.message import INFO_DURABLE
+from warren.wire.amqp10.codec.message import INFO_DURABLE
 from warren.wire.amqp10.transfers import Transfers
 
 if TYPE_CHECKING:

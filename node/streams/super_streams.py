@@ -12,8 +12,8 @@ from node.auth.permissions import READ
 from node.definitions.super_streams import creation, deletion, partition_fault, rollback
 from node.streams.connection import StreamConnection
 from queues.definitions.broker_objects import Binding
-from queues.definitions.metadata_commands import Command
-from queues.definitions.metadata_outcomes import Outcome, Refused
+from queues.definitions.metadata.commands import Command
+from queues.definitions.metadata.outcomes import Outcome, Refused
 from queues.definitions.super_streams import partition_bindings, partition_names
 from warren.wire.errors import ProtocolError
 from warren.wire.stream import codes

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from node.amqp091.channel import Channel091
 from node.amqp091.deliveries import Consumer091
 from node.amqp091.endpoint import Endpoint091
-from node.amqp10.consuming import ConsumingLink
 from node.amqp10.endpoint import Endpoint10
-from node.amqp10.packed_link import PackedLink
+from node.amqp10.links.consuming import ConsumingLink
+from node.amqp10.links.packed_link import PackedLink
 from node.amqp10.sessions import Session10
 from node.connections.direct_reply_to import ANSWERS_FROM
 from node.management.rows.client_view import (

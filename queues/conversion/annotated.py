@@ -21,12 +21,12 @@ from queues.message import FORMAT_10, Chunk
 from queues.queue_host import View
 from warren.wire.amqp091.fields import encode_table
 from warren.wire.amqp091.rewrite import raw_headers, rewrite, without_keys
-from warren.wire.amqp10 import codes
-from warren.wire.amqp10.descriptors import MESSAGE_ANNOTATIONS
-from warren.wire.amqp10.message import Sections, list_span
-from warren.wire.amqp10.reader import decode_value, value_end
+from warren.wire.amqp10.codec import codes
+from warren.wire.amqp10.codec.descriptors import MESSAGE_ANNOTATIONS
+from warren.wire.amqp10.codec.message import Sections, list_span
+from warren.wire.amqp10.codec.reader import decode_value, value_end
+from warren.wire.amqp10.codec.writer import write_compound, write_symbol, write_ulong, write_value
 from warren.wire.amqp10.transfers import payload_at, store
-from warren.wire.amqp10.writer import write_compound, write_symbol, write_ulong, write_value
 from warren.wire.buffer import BytesWriter
 from warren.wire.errors import ProtocolError
 

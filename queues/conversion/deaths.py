@@ -16,7 +16,7 @@ from typing import Final
 
 from queues.conversion.values import MS
 from warren.wire.amqp091 import values as v091
-from warren.wire.amqp10 import values as v10
+from warren.wire.amqp10.codec import values as v10
 
 X_DEATH: Final = "x-death"
 X_OPT_DEATHS: Final = "x-opt-deaths"

@@ -14,7 +14,7 @@ from mypy_extensions import i32, i64
 from queues.message import FORMAT_10, Chunk
 from warren.wire.amqp091.fields import encode_table
 from warren.wire.amqp091.rewrite import raw_headers, rewrite, without_keys
-from warren.wire.amqp10.message import Sections
+from warren.wire.amqp10.codec.message import Sections
 from warren.wire.amqp10.transfers import BARE_BYTES, payload_at, store
 from warren.wire.buffer import BytesWriter, write_i32_be, write_i32_le
 from warren.wire.errors import ProtocolError

@@ -11,8 +11,8 @@ from typing import Final, final
 from mypy_extensions import i32, i64
 
 from queues.message import FORMAT_10, Chunk
-from warren.wire.amqp10 import codes
-from warren.wire.amqp10.message import Sections
+from warren.wire.amqp10.codec import codes
+from warren.wire.amqp10.codec.message import Sections
 from warren.wire.amqp10.transfers import BARE_BYTES, payload_at, store
 from warren.wire.buffer import BytesWriter, write_i32_be, write_i32_le, write_i64_be
 

@@ -15,9 +15,9 @@ from queues.conversion.values import DROPPED, MS, NAME_BYTES_MAX, pairs_of, to_0
 from warren.wire.amqp091 import values as v091
 from warren.wire.amqp091.deliver import build
 from warren.wire.amqp091.properties import BasicProperties
-from warren.wire.amqp10.message import Sections, fail_sections
-from warren.wire.amqp10.performatives import Properties
-from warren.wire.amqp10.reader import value_end
+from warren.wire.amqp10.codec.message import Sections, fail_sections
+from warren.wire.amqp10.codec.performatives import Properties
+from warren.wire.amqp10.codec.reader import value_end
 
 AMQP10_TYPE: Final = "amqp-1.0"
 BASIC_TYPE: Final = "x-basic-type"  # annotation that holds the property `type`

@@ -16,11 +16,11 @@ from queues.conversion.to_amqp091 import AMQP10_TYPE, BASIC_TYPE, PERSISTENT, X_
 from queues.conversion.values import DROPPED, MS, to_10
 from warren.wire.amqp091.deliver import extract
 from warren.wire.amqp091.properties import BasicProperties, decode_properties
-from warren.wire.amqp10.descriptors import APPLICATION_PROPERTIES, DATA
-from warren.wire.amqp10.message import Sections
-from warren.wire.amqp10.performatives import Header, Properties
-from warren.wire.amqp10.values import Symbol
-from warren.wire.amqp10.writer import write_binary, write_ulong, write_value
+from warren.wire.amqp10.codec.descriptors import APPLICATION_PROPERTIES, DATA
+from warren.wire.amqp10.codec.message import Sections
+from warren.wire.amqp10.codec.performatives import Header, Properties
+from warren.wire.amqp10.codec.values import Symbol
+from warren.wire.amqp10.codec.writer import write_binary, write_ulong, write_value
 from warren.wire.buffer import BytesWriter
 
 URN: Final = "urn:uuid:"

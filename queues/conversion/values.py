@@ -26,7 +26,7 @@ from typing import Final
 from uuid import UUID
 
 from warren.wire.amqp091 import values as v091
-from warren.wire.amqp10 import values as v10
+from warren.wire.amqp10.codec import values as v10
 
 Map = dict[object, object] | v10.Pairs
 

@@ -20,11 +20,11 @@ from queues.conversion.to_amqp091 import X_CC
 from queues.conversion.values import pairs_of
 from queues.dead_lettering.dead_letters import DeadLetterRule
 from queues.message import FORMAT_10, Chunk
-from warren.wire.amqp10.descriptors import MESSAGE_ANNOTATIONS
-from warren.wire.amqp10.message import Sections, fail_sections
+from warren.wire.amqp10.codec.descriptors import MESSAGE_ANNOTATIONS
+from warren.wire.amqp10.codec.message import Sections, fail_sections
+from warren.wire.amqp10.codec.values import Array, Symbol
+from warren.wire.amqp10.codec.writer import write_ulong, write_value
 from warren.wire.amqp10.transfers import payload_at, store
-from warren.wire.amqp10.values import Array, Symbol
-from warren.wire.amqp10.writer import write_ulong, write_value
 from warren.wire.buffer import BytesWriter, read_i16_be
 
 DEATH_CHANNEL: Final = 0x7EAD  # a client has 64 sessions at most

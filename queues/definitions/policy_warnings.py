@@ -11,13 +11,13 @@ import msgspec
 
 from queues.definitions.broker_objects import Parameter, Permission, Policy, TopicPermission
 from queues.definitions.expressions import expression_fault, quoted
-from queues.definitions.metadata import Metadata
-from queues.definitions.metadata_commands import (
+from queues.definitions.metadata.commands import (
     PutParameter,
     PutPolicy,
     SetPermissions,
     SetTopicPermissions,
 )
+from queues.definitions.metadata.machine import Metadata
 from queues.definitions.without_effect import COMPONENTS_WITHOUT_EFFECT, key_warnings
 
 _DECODE: Final = msgspec.json.Decoder(dict[str, object]).decode

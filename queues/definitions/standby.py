@@ -7,7 +7,7 @@ have no limits, lifetimes or dead letters of their own: the other cluster decide
 from typing import Final
 
 from queues.definitions.broker_objects import Parameter
-from queues.definitions.metadata import Metadata
+from queues.definitions.metadata.machine import Metadata
 
 STANDBY: Final = "standby"  # component
 KEPT: Final = (

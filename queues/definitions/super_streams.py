@@ -4,7 +4,7 @@ from typing import Final
 
 from queues.definitions.arguments import decode_arguments
 from queues.definitions.broker_objects import Binding
-from queues.definitions.metadata import Metadata
+from queues.definitions.metadata.machine import Metadata
 
 MARK: Final = "x-super-stream"
 ORDER: Final = "x-stream-partition-order"  # of a binding

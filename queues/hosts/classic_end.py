@@ -16,7 +16,7 @@ from mypy_extensions import i64
 
 from queues.hosts.classic import ClassicHost
 from queues.machine.commands import Command, EndSession, Inspect, SessionId
-from queues.machine.numbered_sessions import Resume, Resumed, Streams
+from queues.machine.consuming.numbered_sessions import Resume, Resumed, Streams
 from queues.message import Chunk
 from queues.queue_host import PublishingOnly, SessionSink, View
 from queues.remote.remote_interfaces import StreamSink

@@ -8,6 +8,7 @@ Compiled.
 from mypy_extensions import i64
 
 from queues.machine.commands import ConsumerKey, SessionId, session_of
+from queues.machine.consuming.numbered_sessions import Resumed
 from queues.machine.effects import (
     Activated,
     Attached,
@@ -22,7 +23,6 @@ from queues.machine.effects import (
     Refused,
     TimedOut,
 )
-from queues.machine.numbered_sessions import Resumed
 from queues.queue_host import SessionSink
 from queues.remote.remote_interfaces import StreamSink
 

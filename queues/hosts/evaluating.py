@@ -15,8 +15,8 @@ from mypy_extensions import i64
 from queues.bodies.store import BodyBudget, Slot, Store, is_safe
 from queues.hosts.host_interfaces import BodyOwner, Steps, Waking
 from queues.machine.commands import Command, Selected
+from queues.machine.consuming.selection import Selection
 from queues.machine.fifo import Fifo
-from queues.machine.selection import Selection
 from queues.message import Chunk
 from queues.runs.seqset import SeqSet
 from queues.selectors.message_fields import BadFilter, Selector

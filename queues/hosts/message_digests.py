@@ -11,7 +11,7 @@ from typing import Final
 from queues.machine.known_ids import DIGEST_BYTES, NO_ID
 from queues.message import FORMAT_10, Chunk
 from warren.wire.amqp091.properties import headers_of
-from warren.wire.amqp10.message import Sections
+from warren.wire.amqp10.codec.message import Sections
 from warren.wire.amqp10.transfers import payload_at
 from warren.wire.errors import ProtocolError
 

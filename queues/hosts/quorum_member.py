@@ -55,11 +55,11 @@ from queues.machine.commands import (
     Tick,
     enqueue_of,
 )
+from queues.machine.consuming.numbered_sessions import Resume, Resumed
 from queues.machine.effects import DeadLettersPending
 from queues.machine.expiry import FAR
 from queues.machine.fifo import Fifo
 from queues.machine.fifo_snapshot import Thawing
-from queues.machine.numbered_sessions import Resume, Resumed
 from queues.machine.options import Options
 from queues.message import Chunk
 from queues.queue_host import SessionSink, View

@@ -15,8 +15,9 @@ Commands of a batch have the effects that they would have one by one, but ready 
 to consumers as late as that allows: before a command that could tell the difference (`_catch_up`),
 and at the end of the batch. A consumer that leaves in a batch gets nothing of what came in it.
 
-Where the leader may change (`begin_streams`), sessions are `queues.machine.numbered_sessions`, and
-the rest is in `queues.machine.time_and_leadership`. Compiled.
+Where the leader may change (`begin_streams`), sessions are
+`queues.machine.consuming.numbered_sessions`, and the rest is in
+`queues.machine.time_and_leadership`. Compiled.
 """
 
 from collections import deque
@@ -24,9 +25,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from queues.machine.ack_timeouts import Timeouts
 from queues.machine.annotations import Annotations
-from queues.machine.checked_out import Row
 from queues.machine.commands import (
     ACCEPT,
     CREDIT,
@@ -58,7 +57,12 @@ from queues.machine.commands import (
     Tick,
     consumer_key,
 )
-from queues.machine.consumers import Consumer, Level
+from queues.machine.consuming.ack_timeouts import Timeouts
+from queues.machine.consuming.checked_out import Row
+from queues.machine.consuming.consumers import Consumer, Level
+from queues.machine.consuming.limiter import Limiter
+from queues.machine.consuming.numbered_sessions import Resume, Resumed, Streams
+from queues.machine.consuming.roster import Roster
 from queues.machine.delays import Delays, delivery_time, oldest_of, wait_ms
 from queues.machine.effects import (
     ACQUIRED_SHIFT,
@@ -96,14 +100,11 @@ from queues.machine.known_ids import KnownIds, resized
 from queues.machine.last_values import LastValues
 from queues.machine.leaving import Leaving as Leaving
 from queues.machine.leaving import begin_leave, leave_at_once, leave_replaced
-from queues.machine.limiter import Limiter
 from queues.machine.notes import Notes
-from queues.machine.numbered_sessions import Resume, Resumed, Streams
 from queues.machine.options import DELAY_MS_MAX, DROP_HEAD, REJECT_PUBLISH_DLX, Options
 from queues.machine.pending_dead_letters import DEATHS, PendingDeadLetters
 from queues.machine.published_numbers import Numbers
 from queues.machine.ready import Ready, alike
-from queues.machine.roster import Roster
 from queues.machine.time_and_leadership import DUE_SLICE as DUE_SLICE
 from queues.machine.time_and_leadership import (
     admit,

@@ -18,7 +18,7 @@ from collections import deque
 from struct import Struct
 from typing import Final
 
-from queues.machine.consumers import Consumer
+from queues.machine.consuming.consumers import Consumer
 from queues.machine.delays import Delays
 from queues.machine.fifo import Fifo
 from queues.machine.fifo_state import (

@@ -12,7 +12,6 @@ from typing import Final
 import msgspec
 
 from queues.machine.annotations import WORDS_BYTES_MAX, decode_words
-from queues.machine.checked_out import Rows
 from queues.machine.commands import (
     QUEUE_LIMIT,
     BadCommand,
@@ -22,7 +21,11 @@ from queues.machine.commands import (
     decode,
     encode,
 )
-from queues.machine.consumers import Consumer, Generation
+from queues.machine.consuming.checked_out import Rows
+from queues.machine.consuming.consumers import Consumer, Generation
+from queues.machine.consuming.numbered_sessions import Streams
+from queues.machine.consuming.selection import Selection
+from queues.machine.consuming.selections import Selections
 from queues.machine.delays import Delays
 from queues.machine.expiry import FAR
 from queues.machine.fifo import NONE, Fifo, Leaving
@@ -36,12 +39,9 @@ from queues.machine.leadership_snapshot import (
 )
 from queues.machine.message_groups import BUCKETS_MAX
 from queues.machine.notes import Noted, noted_runs
-from queues.machine.numbered_sessions import Streams
 from queues.machine.options import Options, decode_options
 from queues.machine.pending_dead_letters import DEATHS
 from queues.machine.published_numbers import Numbers
-from queues.machine.selection import Selection
-from queues.machine.selections import Selections
 from queues.runs.seqset import SeqSet
 
 VERSION: Final = 4

@@ -8,8 +8,9 @@ from typing import Final
 
 import msgspec
 
-from queues.machine.checked_out import Row, Rows
 from queues.machine.commands import SessionId, consumer_key
+from queues.machine.consuming.checked_out import Row, Rows
+from queues.machine.consuming.numbered_sessions import Stream, Streams
 from queues.machine.effects import (
     Attached,
     AttachRefused,
@@ -21,7 +22,6 @@ from queues.machine.effects import (
     Purged,
 )
 from queues.machine.expiry import FAR
-from queues.machine.numbered_sessions import Stream, Streams
 from queues.runs.seqset import SeqSet
 
 SESSION_BYTES: Final = 16

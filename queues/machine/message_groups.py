@@ -18,7 +18,7 @@ from queues.runs.seqset import SeqSet
 from warren.wire.buffer import read_i32_le
 
 if TYPE_CHECKING:
-    from queues.machine.consumers import Consumer, Lines
+    from queues.machine.consuming.consumers import Consumer, Lines
 
 BUCKETS_MAX: Final = 1024
 END: Final = 1 << 62  # behind all messages

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, final
 
 from mypy_extensions import i64
 
+from queues.machine.consuming.selection import Selection
 from queues.machine.message_groups import MessageGroups
-from queues.machine.selection import Selection
 from queues.runs.seqset import SeqSet
 
 if TYPE_CHECKING:
-    from queues.machine.consumers import Consumer
+    from queues.machine.consuming.consumers import Consumer
 
 
 @final

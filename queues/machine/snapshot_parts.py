@@ -16,7 +16,7 @@ from typing import Final, Protocol, final
 
 from mypy_extensions import i64
 
-from queues.machine.checked_out import Row, Rows
+from queues.machine.consuming.checked_out import Row, Rows
 from queues.machine.expiry import FAR, Arrivals, Calendar, Days
 from queues.machine.notes import Notes
 from queues.runs.columns import Column, Sparse

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
-from queues.machine.checked_out import Row, Rows
 from queues.machine.commands import (
     ACCEPT,
     FAIL,
@@ -39,7 +38,9 @@ from queues.machine.commands import (
     consumer_key,
     session_of,
 )
-from queues.machine.consumers import Consumer
+from queues.machine.consuming.checked_out import Row, Rows
+from queues.machine.consuming.consumers import Consumer
+from queues.machine.consuming.numbered_sessions import KNOWN, TAKEN, Resume, Resumed, Stream
 from queues.machine.delays import oldest_of
 from queues.machine.effects import (
     LEFT_ACCEPTED,
@@ -69,7 +70,6 @@ from queues.machine.effects import (
 )
 from queues.machine.expiry import FAR, Arrivals, default_lifetime
 from queues.machine.leaving import Leaving, begin_leave
-from queues.machine.numbered_sessions import KNOWN, TAKEN, Resume, Resumed, Stream
 from queues.machine.options import DROP_HEAD, Options
 from queues.machine.ready import alike
 from queues.runs.columns import Sparse

@@ -14,7 +14,7 @@ from queues.machine.known_ids import DIGEST_BYTES
 from queues.message import FORMAT_091, Chunk
 from warren.wire.amqp091.deliver import content_size
 from warren.wire.amqp091.properties import expiration_of, priority_of
-from warren.wire.amqp10.message import Sections, fail_sections
+from warren.wire.amqp10.codec.message import Sections, fail_sections
 from warren.wire.amqp10.transfers import payload_at
 from warren.wire.buffer import (
     BytesWriter,

@@ -8,7 +8,7 @@ items, one behind the other; integers are little-endian (docs/formats/queue-item
               then the names, count + 1 offsets u32, the first one `base`, and `size` bytes of data
     COMMAND   length u32, a command (queues.machine.commands)
     RESUME    count u32, then so many i64: term, attempt, asked, confirmed
-    (queues.machine.numbered_sessions.Resume),
+    (queues.machine.consuming.numbered_sessions.Resume),
               and pairs: a consumer, the delivery_seq that it wants next
     BODIES    as PUBLISH, with the message_seq of the first message for first_seq; GOT_BODY too
     others    so many i64 as NUMBERS says
@@ -24,7 +24,7 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from queues.machine.commands import Command, SessionId, encode
-from queues.machine.numbered_sessions import Resume
+from queues.machine.consuming.numbered_sessions import Resume
 from queues.message import FORMAT_091, FORMAT_10, Chunk
 
 Buffer = bytes | memoryview
@@ -34,7 +34,7 @@ PUBLISH: Final = 1
 COMMAND: Final = 2
 TAKEN: Final = 3  # bytes of bodies that were looked at: so many more may come
 NUMBERED: Final = 4  # term, number, confirmed: of the PUBLISH or COMMAND that is the next item
-RESUME: Final = 5  # how does the session stand? (queues.machine.numbered_sessions)
+RESUME: Final = 5  # how does the session stand? (queues.machine.consuming.numbered_sessions)
 INSPECT: Final = 6  # term: how many messages and consumers has the queue?
 
 # Back

@@ -20,8 +20,8 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from queues.machine.commands import Command, ConsumerKey, SessionId
+from queues.machine.consuming.numbered_sessions import Resume
 from queues.machine.fifo import Fifo
-from queues.machine.numbered_sessions import Resume
 from queues.message import Chunk
 from queues.queue_host import CancelSink, QueueHost, SessionSink, View
 from queues.remote.items import (

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from queues.machine.commands import Command, SessionId
-from queues.machine.numbered_sessions import Resume, Resumed
+from queues.machine.consuming.numbered_sessions import Resume, Resumed
 from queues.message import Chunk
 from queues.queue_host import Counts, SessionSink, View
 from queues.sessions.credit import CreditActor

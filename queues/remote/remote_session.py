@@ -38,8 +38,8 @@ from queues.machine.commands import (
     SessionId,
     Settle,
 )
-from queues.machine.consumers import Consumer
-from queues.machine.numbered_sessions import Resume, asks
+from queues.machine.consuming.consumers import Consumer
+from queues.machine.consuming.numbered_sessions import Resume, asks
 from queues.message import Chunk
 from queues.queue_host import SessionSink, View
 from queues.remote.home import VISITOR_CREDIT

@@ -1,7 +1,7 @@
 """What an exchange kind may ask of a message of AMQP 1.0 (`content.Content`)."""
 
 from queues.conversion.to_amqp091 import headers_of
-from warren.wire.amqp10.message import CORRELATION_ID, MESSAGE_ID, Sections, fail_sections
+from warren.wire.amqp10.codec.message import CORRELATION_ID, MESSAGE_ID, Sections, fail_sections
 from warren.wire.amqp10.transfers import payload_at
 
 

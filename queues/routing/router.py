@@ -18,7 +18,7 @@ from mypy_extensions import i64
 
 from queues.definitions.arguments import decode_arguments
 from queues.definitions.broker_objects import DEFAULT_EXCHANGE, Binding, Definition, Exchange, Queue
-from queues.definitions.metadata_outcomes import Added, Change, Removed
+from queues.definitions.metadata.outcomes import Added, Change, Removed
 from queues.definitions.retroactive import exchange_of_ring
 from queues.routing.content import TEXTS, Content, NoContent
 from queues.routing.direct import Direct

@@ -12,10 +12,10 @@ from mypy_extensions import i64
 from queues.conversion.to_amqp10 import to_amqp10
 from queues.message import FORMAT_10, Chunk
 from queues.selectors.sql import APPLICATION, CLOCK, FIELDS, Expression, Field, compare
-from warren.wire.amqp10 import codes
-from warren.wire.amqp10.message import Sections, list_span
-from warren.wire.amqp10.performatives import Header, Properties
-from warren.wire.amqp10.reader import Reader, value_end
+from warren.wire.amqp10.codec import codes
+from warren.wire.amqp10.codec.message import Sections, list_span
+from warren.wire.amqp10.codec.performatives import Header, Properties
+from warren.wire.amqp10.codec.reader import Reader, value_end
 from warren.wire.amqp10.transfers import payload_at
 from warren.wire.errors import ProtocolError
 

@@ -16,8 +16,8 @@ from queues.selectors.message_fields import (
     selector_of,
 )
 from queues.selectors.sql import APPLICATION, Expression, parse_sql
-from warren.wire.amqp10.reader import Reader
-from warren.wire.amqp10.writer import encode_value
+from warren.wire.amqp10.codec.reader import Reader
+from warren.wire.amqp10.codec.writer import encode_value
 from warren.wire.errors import ProtocolError
 
 SQL: Final = "sql"

@@ -15,9 +15,9 @@ from queues.selectors.message_fields import Selector
 from warren.storage.streams.chunk_format import may_contain
 from warren.wire.amqp091.fields import decode_table
 from warren.wire.amqp091.rewrite import raw_headers
-from warren.wire.amqp10.message import Sections
+from warren.wire.amqp10.codec.message import Sections
+from warren.wire.amqp10.codec.values import Symbol
 from warren.wire.amqp10.transfers import payload_at
-from warren.wire.amqp10.values import Symbol
 from warren.wire.errors import ProtocolError
 
 VALUE_KEY: Final = "x-stream-filter-value"

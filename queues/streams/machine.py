@@ -27,9 +27,9 @@ from queues.machine.commands import (
     StoreOffsets,
     group_consumer,
 )
+from queues.machine.consuming.numbered_sessions import TAKEN, Resume, Resumed, Streams
 from queues.machine.effects import Activated, Applied, Effect, Inspected
 from queues.machine.leadership_snapshot import LeadershipState, leadership_state, restored_streams
-from queues.machine.numbered_sessions import TAKEN, Resume, Resumed, Streams
 from queues.message import Chunk
 from queues.streams.groups import Groups, GroupState, restored_groups
 from queues.streams.offloading import OffloadChange, OffloadedRow, changed_rows, row_of

@@ -33,8 +33,8 @@ from queues.machine.commands import (
     Numbered,
     SessionId,
 )
+from queues.machine.consuming.numbered_sessions import Resume, Resumed
 from queues.machine.expiry import FAR
-from queues.machine.numbered_sessions import Resume, Resumed
 from queues.message import Chunk
 from queues.queue_host import SessionSink, View
 from queues.remote.remote_interfaces import StreamSink

@@ -16,7 +16,7 @@ from tests.conformance.test_amqp10_streams import begin, take
 from tests.waiting import eventually
 from warren.client import connect
 from warren.testing import ClusterOfNodes
-from warren.wire.amqp10.values import ULong
+from warren.wire.amqp10.codec.values import ULong
 
 COUNT = 400
 WAIT_S = 60.0

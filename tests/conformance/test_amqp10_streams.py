@@ -9,7 +9,7 @@ import pytest
 
 from warren.client import Connection, Consumer, Message, PeerError, connect
 from warren.testing.node import Node
-from warren.wire.amqp10.values import Described, Symbol, Timestamp, ULong
+from warren.wire.amqp10.codec.values import Described, Symbol, Timestamp, ULong
 
 NAME = "log"
 ADDRESS = "/queues/log"

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from node.__main__ import main
-from node.cli import bench as command
-from node.cli.bench_overview import SHAPES
-from node.cli.bench_shapes import queue_name
+from node.cli.bench import bench as command
+from node.cli.bench.overview import SHAPES
+from node.cli.bench.shapes import queue_name
 from warren.client import Message, amqp091, connect
 from warren.testing.node import Node, free_port
 

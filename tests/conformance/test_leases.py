@@ -12,8 +12,8 @@ from tests.waiting import eventually
 from warren.client import ClientError, Connection, Message, RequestFailed, connect
 from warren.client.links import LinkHandle, Quiet, Terms
 from warren.testing import Broker, VirtualHost
+from warren.wire.amqp10.codec.performatives import Attach, Source, Target
 from warren.wire.amqp10.link import SENDER_SETTLED
-from warren.wire.amqp10.performatives import Attach, Source, Target
 from warren.wire.amqp10.transfers import Transfers
 
 KINDS: Final = ("classic", "quorum")

@@ -20,12 +20,12 @@ from warren.client import ClientError, Connection, Message, connect
 from warren.client.links import LinkHandle, Quiet, Terms
 from warren.testing import Broker
 from warren.testing.broker import VirtualHost
+from warren.wire.amqp10.codec.performatives import Attach, Flow, Source, Target
+from warren.wire.amqp10.codec.values import Described, Symbol, ULong
 from warren.wire.amqp10.link import SENDER_SETTLED
 from warren.wire.amqp10.packed import PACKED_FILTER
-from warren.wire.amqp10.performatives import Attach, Flow, Source, Target
 from warren.wire.amqp10.rows import StreamRows
 from warren.wire.amqp10.transfers import Transfers
-from warren.wire.amqp10.values import Described, Symbol, ULong
 
 START: Final = Symbol("rabbitmq:stream-offset-spec")
 SQL: Final = Symbol("amqp:sql-filter")

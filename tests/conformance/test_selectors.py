@@ -14,7 +14,7 @@ from pika.exceptions import ChannelClosedByBroker
 from proton.reactor import Copy, Filter, Selector
 from proton.utils import LinkDetached
 
-from queues.machine.selections import SELECTIONS_MAX
+from queues.machine.consuming.selections import SELECTIONS_MAX
 from tests.conformance.broker import PATIENCE_SECONDS, Broker, Inbox, drain, ready_count, take
 from tests.conformance.programs import node_js, tools_folder
 from tests.conformance.proton10 import body_of, connect10, data_message, take10

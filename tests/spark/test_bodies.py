@@ -18,8 +18,8 @@ from warren.spark.bodies import BadBody, decoder_of
 from warren.spark.body_types import ddl_of, parse_schema
 from warren.spark.columns import batch_of, body_of
 from warren.spark.options import OptionError, read_options
+from warren.wire.amqp10.codec.values import Array, Symbol, Timestamp, ULong
 from warren.wire.amqp10.rows import StreamRows
-from warren.wire.amqp10.values import Array, Symbol, Timestamp, ULong
 
 GIVEN = {"url": "amqp://guest:guest@localhost", "stream": "s"}
 SCHEMA = """id bigint, price DECIMAL(10,2), `a b`: string, tags array<string>, ok boolean,

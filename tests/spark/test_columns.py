@@ -11,8 +11,8 @@ pytest.importorskip("pyarrow")
 from tests.unit.wire.amqp10.test_rows import encoded, run_of
 from warren.client import Message
 from warren.spark.columns import COLUMNS, batch_of, body_of
+from warren.wire.amqp10.codec.values import Symbol
 from warren.wire.amqp10.rows import StreamRows
-from warren.wire.amqp10.values import Symbol
 
 
 def rows_of(first: int, messages: list[Message], *, cut: int = 1) -> list[dict[str, Any]]:

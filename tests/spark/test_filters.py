@@ -35,7 +35,7 @@ from warren.spark.options import OptionError, read_options
 from warren.spark.pushing import PushingReader
 from warren.spark.source import Range, Reader
 from warren.spark.stream_reads import ReadError, read
-from warren.wire.amqp10.values import ULong
+from warren.wire.amqp10.codec.values import ULong
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

@@ -76,7 +76,7 @@ def test_a_node_at_rest_has_loaded_nothing_that_only_rare_features_need(tmp_path
         for name, why in RARE.items()
         if any(each == name or each.startswith(f"{name}.") for each in loaded)
     }
-    assert "node.management.api.overview" in loaded
+    assert "node.management.api.operations.overview" in loaded
     assert not found
 
 

@@ -19,6 +19,7 @@ from warren.client.publisher import Publisher
 from warren.client.sockets import Dial, now_ms
 from warren.client.url import BrokerUrl, parse_url
 from warren.wire.amqp10.arrivals import Received
+from warren.wire.amqp10.codec.performatives import Open
 from warren.wire.amqp10.connection import Connection as Core
 from warren.wire.amqp10.events import (
     Closed,
@@ -38,7 +39,6 @@ from warren.wire.amqp10.events import (
     Withdrawn,
 )
 from warren.wire.amqp10.limits import Limits
-from warren.wire.amqp10.performatives import Open
 from warren.wire.amqp10.session import Session
 
 CAPABILITIES: Final = ("LINK_PAIR_V1_0", "queue-locality:v1", "leader-hints")

@@ -22,9 +22,7 @@ from warren.client.inbox import Deliveries, Inbox
 from warren.client.links import LinkHandle, LinkHome, OnLinkState, Terms
 from warren.client.message import Message, try_decode
 from warren.client.state import LinkState
-from warren.wire.amqp10.events import Settled
-from warren.wire.amqp10.link import SENDER_SETTLED, SENDER_UNSETTLED
-from warren.wire.amqp10.performatives import (
+from warren.wire.amqp10.codec.performatives import (
     Attach,
     DeliveryState,
     Error,
@@ -34,6 +32,9 @@ from warren.wire.amqp10.performatives import (
     Source,
     Target,
 )
+from warren.wire.amqp10.codec.values import Int
+from warren.wire.amqp10.events import Settled
+from warren.wire.amqp10.link import SENDER_SETTLED, SENDER_UNSETTLED
 from warren.wire.amqp10.session import Session
 from warren.wire.amqp10.settling import (
     ACCEPTED,
@@ -42,7 +43,6 @@ from warren.wire.amqp10.settling import (
     RELEASED,
 )
 from warren.wire.amqp10.transfers import Transfers, payload_at
-from warren.wire.amqp10.values import Int
 from warren.wire.buffer import read_i32_le
 
 PRIORITY: Final = "rabbitmq:priority"

@@ -1,6 +1,6 @@
 """What can go wrong for a user of the client. Waits that take too long raise TimeoutError."""
 
-from warren.wire.amqp10.performatives import Error
+from warren.wire.amqp10.codec.performatives import Error
 
 
 class ClientError(Exception):

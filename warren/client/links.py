@@ -12,11 +12,11 @@ from typing import Protocol
 
 from warren.client.errors import ClientError, ConnectionLost, PeerError
 from warren.client.state import LinkState
+from warren.wire.amqp10.codec.performatives import Attach, Flow, Source, Target
 from warren.wire.amqp10.connection import Connection as Core
 from warren.wire.amqp10.errors import ProtocolError
 from warren.wire.amqp10.events import Settled
 from warren.wire.amqp10.link import ATTACHED, Link
-from warren.wire.amqp10.performatives import Attach, Flow, Source, Target
 from warren.wire.amqp10.session import Session
 from warren.wire.amqp10.transfers import Transfers
 

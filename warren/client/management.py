@@ -21,11 +21,11 @@ from warren.client.errors import ClientError, RequestFailed
 from warren.client.links import LinkHandle, LinkHome, Terms
 from warren.client.message import Message, try_decode
 from warren.client.publisher import run_of
+from warren.wire.amqp10.codec.performatives import Attach, Flow, Source, Target
+from warren.wire.amqp10.codec.values import ULong
 from warren.wire.amqp10.events import Settled
 from warren.wire.amqp10.link import SENDER_SETTLED
-from warren.wire.amqp10.performatives import Attach, Flow, Source, Target
 from warren.wire.amqp10.transfers import Transfers, payload_at
-from warren.wire.amqp10.values import ULong
 from warren.wire.buffer import read_i32_le
 
 ADDRESS: Final = "/management"

@@ -2,19 +2,19 @@
 
 from dataclasses import dataclass, field
 
-from warren.wire.amqp10.descriptors import (
+from warren.wire.amqp10.codec.descriptors import (
     AMQP_SEQUENCE,
     AMQP_VALUE,
     APPLICATION_PROPERTIES,
     DATA,
     MESSAGE_ANNOTATIONS,
 )
+from warren.wire.amqp10.codec.message import Sections
+from warren.wire.amqp10.codec.performatives import Header, Properties
+from warren.wire.amqp10.codec.reader import Reader
+from warren.wire.amqp10.codec.values import Described, Pairs, Symbol, Timestamp
+from warren.wire.amqp10.codec.writer import write_binary, write_ulong, write_value
 from warren.wire.amqp10.errors import ProtocolError
-from warren.wire.amqp10.message import Sections
-from warren.wire.amqp10.performatives import Header, Properties
-from warren.wire.amqp10.reader import Reader
-from warren.wire.amqp10.values import Described, Pairs, Symbol, Timestamp
-from warren.wire.amqp10.writer import write_binary, write_ulong, write_value
 from warren.wire.buffer import BytesWriter
 
 
@@ -23,7 +23,7 @@ class Message:
     """`body` bytes are sent as data, all else as one value; what comes in sequences is a list.
 
     Times are milliseconds since 1970. Values of types that Python has none of its own for are those
-    of `warren.wire.amqp10.values`: `UInt(7)`, `Symbol("red")`.
+    of `warren.wire.amqp10.codec.values`: `UInt(7)`, `Symbol("red")`.
 
         Message(b"hello", subject="greeting", application_properties={"tries": 3})
     """

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from warren.client.errors import PeerError, peer_error
+from warren.wire.amqp10.codec.performatives import Rejected
 from warren.wire.amqp10.events import Settled
-from warren.wire.amqp10.performatives import Rejected
 from warren.wire.amqp10.settling import (
     ACCEPTED,
     MODIFIED,

@@ -22,13 +22,13 @@ from warren.client.message import Message
 from warren.client.outbox import Outbox
 from warren.client.outcome import Outcome, outcome_of
 from warren.client.state import LinkState
+from warren.wire.amqp10.codec.performatives import Attach, Flow, Source, Target
+from warren.wire.amqp10.codec.serial import ahead
+from warren.wire.amqp10.codec.values import ULong
 from warren.wire.amqp10.events import Settled
 from warren.wire.amqp10.link import SENDER_SETTLED, SENDER_UNSETTLED, Link
-from warren.wire.amqp10.performatives import Attach, Flow, Source, Target
 from warren.wire.amqp10.sender import Run
-from warren.wire.amqp10.serial import ahead
 from warren.wire.amqp10.transfers import Transfers, store
-from warren.wire.amqp10.values import ULong
 
 ID_MASK: Final = 0xFFFFFFFF  # delivery-ids wrap
 WINDOW_BYTES: Final = "warren:producer-window-bytes"

@@ -12,10 +12,10 @@ from typing import Final, TypeVar
 import pyarrow
 
 from warren.client.message import try_decode
-from warren.wire.amqp10.performatives import Header, Properties, read_header, read_properties
-from warren.wire.amqp10.reader import Reader
+from warren.wire.amqp10.codec.performatives import Header, Properties, read_header, read_properties
+from warren.wire.amqp10.codec.reader import Reader
+from warren.wire.amqp10.codec.values import Array, Described, Pairs
 from warren.wire.amqp10.rows import Samples, StreamRows
-from warren.wire.amqp10.values import Array, Described, Pairs
 
 T = TypeVar("T")
 Values = dict[str, object]

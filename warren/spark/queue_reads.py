@@ -32,11 +32,11 @@ from warren.spark.stream_reads import (
     connected,
     drawn,
 )
+from warren.wire.amqp10.codec.performatives import Source, Target
+from warren.wire.amqp10.codec.values import ULong
 from warren.wire.amqp10.errors import Condition
 from warren.wire.amqp10.link import SENDER_SETTLED
-from warren.wire.amqp10.performatives import Source, Target
 from warren.wire.amqp10.rows import StreamRows
-from warren.wire.amqp10.values import ULong
 
 log = logging.getLogger("warren.spark")
 

@@ -17,13 +17,13 @@ from warren.client.links import LinkHandle, Quiet, Terms
 from warren.spark.columns import batch_of, body_of
 from warren.spark.leaders import FAULTS, Leaders, Look, Nodes, url_at
 from warren.spark.options import ReadOptions
+from warren.wire.amqp10.codec.performatives import Attach, Flow, Source, Target
+from warren.wire.amqp10.codec.values import Described, Symbol, Timestamp, ULong
 from warren.wire.amqp10.limits import Limits
 from warren.wire.amqp10.link import SENDER_SETTLED
 from warren.wire.amqp10.packed import PACKED_FILTER
-from warren.wire.amqp10.performatives import Attach, Flow, Source, Target
 from warren.wire.amqp10.rows import NotOfStream, StreamRows
 from warren.wire.amqp10.transfers import Transfers
-from warren.wire.amqp10.values import Described, Symbol, Timestamp, ULong
 
 T = TypeVar("T")
 

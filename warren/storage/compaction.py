@@ -38,7 +38,7 @@ from warren.storage.record import (
     padded,
 )
 from warren.storage.record import encode_header as encode_record_header
-from warren.storage.scan import WHOLE, WINDOW_BYTES, Scan
+from warren.storage.recovery.scan import WHOLE, WINDOW_BYTES, Scan
 
 READ_BYTES_MAX: Final = 4 << 20  # in a slice: with less, two threads wait for each other
 RECORDS_MAX: Final = 256  # in a slice: each is a question to an owner, on the loop

@@ -13,7 +13,7 @@ from typing import Final
 
 from warren.storage.files import LogFile
 from warren.storage.record import CorruptRecord, Record, padded
-from warren.storage.scan import Scan
+from warren.storage.recovery.scan import Scan
 
 WALK_BYTES: Final = 1 << 16  # a good window for the scan
 

@@ -55,7 +55,7 @@ from warren.storage.record import (
     offset_at,
     padded,
 )
-from warren.storage.recovery import Recovery, RecoveryReport, RecoverySink
+from warren.storage.recovery.recovery import Recovery, RecoveryReport, RecoverySink
 from warren.storage.runner import REWRITE_BYTES_PER_S, Runner, ThreadRunner
 from warren.storage.tally import DiskUse, Tally
 from warren.storage.upkeep import PLACE as UPKEEP

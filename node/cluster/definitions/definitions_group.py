@@ -35,11 +35,11 @@ from node.cluster.definitions.definitions_store import INCARNATION, DefinitionsS
 from node.events.authors import BROKER, Author
 from queues.definitions.broker_objects import Queue
 from queues.definitions.members import Member, Process
-from queues.definitions.metadata import Metadata
-from queues.definitions.metadata_commands import Command, NodeUp, Numbered
-from queues.definitions.metadata_entries import decode_entry
-from queues.definitions.metadata_outcomes import Added, Batched, Change, Outcome, Refused, Removed
-from queues.definitions.metadata_stream import members_of
+from queues.definitions.metadata.commands import Command, NodeUp, Numbered
+from queues.definitions.metadata.entries import decode_entry
+from queues.definitions.metadata.machine import Metadata
+from queues.definitions.metadata.outcomes import Added, Batched, Change, Outcome, Refused, Removed
+from queues.definitions.metadata.stream import members_of
 from queues.hosts.host_interfaces import Steppable
 from raft.entries import COMMAND, Config, Entry, SnapshotPoint
 from raft.group import Group

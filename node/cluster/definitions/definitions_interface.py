@@ -9,8 +9,8 @@ from typing import Final, Protocol
 
 from node.events.authors import BROKER, Author
 from queues.definitions.members import Member
-from queues.definitions.metadata_commands import Command
-from queues.definitions.metadata_outcomes import Outcome
+from queues.definitions.metadata.commands import Command
+from queues.definitions.metadata.outcomes import Outcome
 
 TIMED_OUT: Final = "because the operation timed out"  # end of the text of such a `Refused`
 

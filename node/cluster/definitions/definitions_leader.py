@@ -14,10 +14,10 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from node.cluster.definitions.definitions_frames import Forwarded
-from queues.definitions.metadata import Metadata
-from queues.definitions.metadata_commands import Command, DeleteByNode, NodeDown
-from queues.definitions.metadata_entries import encode_entry
-from queues.definitions.metadata_outcomes import Deleted, Outcome
+from queues.definitions.metadata.commands import Command, DeleteByNode, NodeDown
+from queues.definitions.metadata.entries import encode_entry
+from queues.definitions.metadata.machine import Metadata
+from queues.definitions.metadata.outcomes import Deleted, Outcome
 from raft.entries import Config
 from raft.group import Group
 from raft.membership import AddVoter, Change, RemoveMember

@@ -18,8 +18,8 @@ from typing import Final, final
 from node.cluster.definitions.definitions_frames import Forwarded
 from node.cluster.definitions.definitions_interface import TIMED_OUT
 from node.events.authors import BROKER, Author
-from queues.definitions.metadata_cluster import Batches
-from queues.definitions.metadata_commands import (
+from queues.definitions.metadata.cluster import Batches
+from queues.definitions.metadata.commands import (
     Command,
     DeleteByNode,
     DeleteByOwner,
@@ -29,7 +29,7 @@ from queues.definitions.metadata_commands import (
     Numbered,
     encode,
 )
-from queues.definitions.metadata_outcomes import Batched, Outcome, Refused
+from queues.definitions.metadata.outcomes import Batched, Outcome, Refused
 from warren.wire.errors import ReplyCode
 
 WINDOW: Final = 8

@@ -1,6 +1,6 @@
 """Definitions of a cluster on the disk of one member: rows, snapshots, births of queues.
 
-Rows are those of `queues.definitions.metadata_rows` in the family METADATA, saved now and then,
+Rows are those of `queues.definitions.metadata.rows` in the family METADATA, saved now and then,
 with the point
 of the group's log in their head. A snapshot from another node comes in as slices (`StateBuilder`)
 into the family SNAPSHOTS and counts from its last one on; then the machine becomes what it says,
@@ -24,13 +24,13 @@ from typing import Final, Protocol
 
 import msgspec
 
-from queues.definitions import metadata_rows
 from queues.definitions.broker_objects import Queue
-from queues.definitions.metadata import Metadata
-from queues.definitions.metadata_outcomes import Change
-from queues.definitions.metadata_rows import BATCH_BYTES
-from queues.definitions.metadata_snapshot import BadSnapshot
-from queues.definitions.metadata_stream import SLICE_BYTES, StateBuilder, StateStream, become
+from queues.definitions.metadata import rows as metadata_rows
+from queues.definitions.metadata.machine import Metadata
+from queues.definitions.metadata.outcomes import Change
+from queues.definitions.metadata.rows import BATCH_BYTES
+from queues.definitions.metadata.snapshot import BadSnapshot
+from queues.definitions.metadata.stream import SLICE_BYTES, StateBuilder, StateStream, become
 from raft.entries import Config, SnapshotPoint
 from raft.group import Group
 from raft.log_group import METADATA_OWNER

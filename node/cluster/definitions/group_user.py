@@ -12,8 +12,8 @@ from node.cluster.node_interface import Node
 from node.events.authors import Author
 from node.events.logs import ids_of
 from queues.definitions.broker_objects import Queue
-from queues.definitions.metadata import Metadata
-from queues.definitions.metadata_outcomes import Change, Outcome
+from queues.definitions.metadata.machine import Metadata
+from queues.definitions.metadata.outcomes import Change, Outcome
 from queues.hosts.host_interfaces import Steppable
 
 log = logging.getLogger("warren.cluster")

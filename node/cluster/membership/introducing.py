@@ -25,8 +25,8 @@ from node.cluster.membership.questions import (
 )
 from node.cluster.peering.asking import AskFailed
 from queues.definitions.members import Member
-from queues.definitions.metadata_commands import AddMember, Batch, Command, PutMember
-from queues.definitions.metadata_outcomes import Outcome, Refused
+from queues.definitions.metadata.commands import AddMember, Batch, Command, PutMember
+from queues.definitions.metadata.outcomes import Outcome, Refused
 
 log = logging.getLogger("warren.cluster")
 

@@ -30,14 +30,14 @@ from node.cluster.queues.log_groups import Groups, plain_row, status_row
 from node.cluster.services.status_channel import NoAnswer, Unanswerable
 from queues.definitions.broker_objects import Queue, Uid
 from queues.definitions.members import Member
-from queues.definitions.metadata_commands import (
+from queues.definitions.metadata.commands import (
     Command,
     PutMember,
     RemoveMember,
     SetQueueMembers,
 )
-from queues.definitions.metadata_outcomes import Outcome
-from queues.definitions.metadata_outcomes import Refused as RefusedCommand
+from queues.definitions.metadata.outcomes import Outcome
+from queues.definitions.metadata.outcomes import Refused as RefusedCommand
 from queues.placement.queue_placement import Candidate, add_member
 from queues.placement.regrouping import (
     GroupView,

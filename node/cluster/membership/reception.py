@@ -30,8 +30,8 @@ from node.cluster.membership.questions import (
 )
 from node.cluster.peering.asking import Reply
 from queues.definitions.members import Member
-from queues.definitions.metadata_commands import AddMember
-from queues.definitions.metadata_outcomes import Outcome, Refused
+from queues.definitions.metadata.commands import AddMember
+from queues.definitions.metadata.outcomes import Outcome, Refused
 
 
 class Host(Protocol):

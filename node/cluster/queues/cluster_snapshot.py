@@ -13,7 +13,7 @@ from typing import Final, Protocol
 from queues.definitions.arguments import decode_arguments
 from queues.definitions.broker_objects import Queue
 from queues.definitions.members import Member
-from queues.definitions.metadata import Metadata
+from queues.definitions.metadata.machine import Metadata
 from queues.definitions.policies import with_policy
 from queues.definitions.queue_arguments import QUORUM, queue_type
 from queues.placement.queue_placement import Candidate

@@ -10,9 +10,9 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from queues.definitions.metadata import Metadata
-from queues.definitions.metadata_commands import Batch
-from queues.definitions.metadata_outcomes import Batched, Outcome
+from queues.definitions.metadata.commands import Batch
+from queues.definitions.metadata.machine import Metadata
+from queues.definitions.metadata.outcomes import Batched, Outcome
 from warren.storage.streams.offloaded import SegmentStore
 
 LOOK_S: Final = 3600  # between two looks

@@ -23,8 +23,8 @@ from node.cluster.membership.member_changes import Refused
 from node.cluster.queues.cluster_snapshot import ClusterSnapshot
 from node.events.logs import ids_of
 from queues.definitions.broker_objects import Queue, Uid
-from queues.definitions.metadata_commands import Command, SetQueueMembers
-from queues.definitions.metadata_outcomes import Outcome
+from queues.definitions.metadata.commands import Command, SetQueueMembers
+from queues.definitions.metadata.outcomes import Outcome
 from queues.placement.regrouping import is_majority, without
 
 log = logging.getLogger("warren.cluster")

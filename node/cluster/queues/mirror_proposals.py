@@ -35,7 +35,7 @@ from node.cluster.queues.mirror_losses import MirrorLosses
 from node.cluster.queues.mirrors import mirror_view, ring_view
 from node.events.logs import ids_of
 from queues.definitions.broker_objects import MirrorView, Queue
-from queues.definitions.metadata_commands import SetMirrorView
+from queues.definitions.metadata.commands import SetMirrorView
 from queues.definitions.mirror_policy import (
     EXACTLY,
     NODES,

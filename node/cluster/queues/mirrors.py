@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from node.definitions.effective_rules import EffectiveRules
     from node.definitions.queue_registry import QueueRegistry
     from node.turn import Turn
-    from queues.definitions.metadata import Metadata
+    from queues.definitions.metadata.machine import Metadata
     from queues.hosts.queue_core import QueueCore
     from queues.remote.quorum_proxy import QuorumProxy
 

@@ -18,8 +18,8 @@ from msgspec.structs import replace
 from node.cluster.queues.cluster_snapshot import ClusterSnapshot, placement_tag
 from queues.definitions.arguments import decode_arguments
 from queues.definitions.broker_objects import MirrorView
-from queues.definitions.metadata_commands import Batch, Command, DeclareQueue, DeclareVhost
-from queues.definitions.metadata_refusals import with_default_type
+from queues.definitions.metadata.commands import Batch, Command, DeclareQueue, DeclareVhost
+from queues.definitions.metadata.refusals import with_default_type
 from queues.definitions.policies import with_policy
 from queues.definitions.queue_arguments import QUORUM, STREAM, queue_type
 from queues.placement.queue_placement import (

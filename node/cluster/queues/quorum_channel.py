@@ -68,7 +68,7 @@ from raft.entries import INDEX_MAX, Config, HardState, SnapshotPoint
 from raft.log_group import METADATA_OWNER, GroupLog, GroupOwner
 from raft.recovery import Restored
 from raft.status import Status
-from warren.storage.damage import Hit
+from warren.storage.recovery.damage import Hit
 from warren.storage.streams.offloaded import SegmentStore
 
 if TYPE_CHECKING:

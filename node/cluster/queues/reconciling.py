@@ -31,7 +31,7 @@ from node.cluster.queues.log_groups import GroupRow, Groups
 from node.cluster.queues.placing import initial_size
 from node.events.logs import ids_of
 from queues.definitions.broker_objects import Queue, Uid
-from queues.definitions.metadata_commands import SetQueueMembers
+from queues.definitions.metadata.commands import SetQueueMembers
 from queues.definitions.queue_arguments import QUORUM, queue_type
 from queues.placement.leader_traffic import AUTO, mode_of
 from queues.placement.queue_placement import CLIENT_LOCAL, QUEUES_COUNTED_MAX

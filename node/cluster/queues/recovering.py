@@ -36,7 +36,7 @@ from node.cluster.services.maintenance import told
 from node.cluster.services.status_channel import NoAnswer
 from node.events.logs import ids_of
 from queues.definitions.broker_objects import Queue
-from queues.definitions.metadata_commands import RecoverQueue, RemoveMember
+from queues.definitions.metadata.commands import RecoverQueue, RemoveMember
 from queues.placement.regrouping import GroupView
 from raft.entries import TERM_MAX
 from raft.log_group import METADATA_OWNER

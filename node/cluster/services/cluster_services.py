@@ -29,7 +29,7 @@ from node.cluster.services.status_channel import StatusChannel
 from node.resources.alarms import Alarms
 from node.timers import CallLater
 from queues.definitions.broker_objects import MirrorView, Queue
-from queues.definitions.metadata import Metadata
+from queues.definitions.metadata.machine import Metadata
 from queues.definitions.mirror_policy import mirror_policy
 from queues.definitions.queue_arguments import QUORUM, STREAM
 from warren.storage.disk import Disk

@@ -21,7 +21,7 @@ from node.management.rows.listing import SLICE, list_reply, sorted_in_slices
 from node.management.rows.view import BindingView
 from queues.definitions.arguments import encode_arguments
 from queues.definitions.broker_objects import Destination
-from queues.definitions.metadata_commands import Bind, Unbind
+from queues.definitions.metadata.commands import Bind, Unbind
 from warren.wire.errors import ProtocolError
 
 PAIR: Final = "/api/bindings/{vhost}/e/{source}/{kind:[qe]}/{destination}"

@@ -37,9 +37,9 @@ from queues.definitions.broker_objects import (
     Binding,
     Destination,
 )
-from queues.definitions.metadata import Metadata
-from queues.definitions.metadata_commands import PutParameter
-from queues.definitions.metadata_vhost import VHost
+from queues.definitions.metadata.commands import PutParameter
+from queues.definitions.metadata.machine import Metadata
+from queues.definitions.metadata.vhost import VHost
 from queues.definitions.queue_arguments import queue_type
 from queues.definitions.retroactive import exchange_of_ring
 from queues.definitions.vhost_limits import USER_LIMITS, VHOST_LIMITS, VHOST_LIMITS_NAME, limits_in

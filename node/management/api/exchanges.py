@@ -20,7 +20,7 @@ from node.management.rows.listing import list_reply, object_reply, sorted_in_sli
 from node.management.rows.node_stats import ExchangeStats, exchange_stats
 from node.management.rows.rates import EXCHANGE, Ranges, Row, put_details
 from node.management.rows.sampling import parse_ranges
-from queues.definitions.metadata_commands import DeleteExchange
+from queues.definitions.metadata.commands import DeleteExchange
 from warren.wire.errors import ProtocolError
 
 Key: TypeAlias = tuple[str, str]  # vhost and name

@@ -8,7 +8,7 @@ from node.management.bodies import read_body
 from node.management.changes import change, existing_vhost
 from node.management.replies import ApiError, json_reply
 from queues.definitions.broker_objects import Parameter
-from queues.definitions.metadata_commands import Command, DeleteParameter, PutParameter
+from queues.definitions.metadata.commands import Command, DeleteParameter, PutParameter
 from queues.definitions.vhost_limits import (
     LIMITS_OF_USER,
     LIMITS_OF_VHOST,

@@ -36,8 +36,8 @@ from node.management.changes import delete, forget_pause, put
 from node.management.replies import ApiError, json_reply, with_warnings
 from node.management.rows.listing import list_reply
 from queues.definitions.broker_objects import Parameter
-from queues.definitions.metadata import Metadata
-from queues.definitions.metadata_commands import DeleteParameter, PutParameter
+from queues.definitions.metadata.commands import DeleteParameter, PutParameter
+from queues.definitions.metadata.machine import Metadata
 from queues.definitions.policy_warnings import parameter_warnings
 from queues.definitions.standby import STANDBY, standby_parameter
 from queues.definitions.vhost_limits import USER_LIMITS, VHOST_LIMITS

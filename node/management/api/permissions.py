@@ -15,8 +15,8 @@ from node.management.replies import ApiError, json_reply, with_warnings
 from node.management.rows.listing import list_reply
 from queues.definitions.broker_objects import Permission, TopicPermission
 from queues.definitions.expressions import LENGTH_MAX, QUOTED_MAX
-from queues.definitions.metadata_access import Access
-from queues.definitions.metadata_commands import (
+from queues.definitions.metadata.access import Access
+from queues.definitions.metadata.commands import (
     ClearPermissions,
     ClearTopicPermissions,
     SetPermissions,

@@ -13,7 +13,7 @@ from node.management.changes import delete, existing_vhost, put
 from node.management.replies import ApiError, json_reply, with_warnings
 from node.management.rows.listing import list_reply
 from queues.definitions.broker_objects import Policy
-from queues.definitions.metadata_commands import DeletePolicy, PutPolicy
+from queues.definitions.metadata.commands import DeletePolicy, PutPolicy
 from queues.definitions.policy_keys import policy_fault
 from queues.definitions.policy_warnings import policy_warnings
 

@@ -10,7 +10,7 @@ from node.management.access import Context, caller_of, visible_vhosts
 from node.management.changes import change, delete, existing_vhost, forget_pause
 from node.management.replies import ApiError, json_reply
 from node.management.rows.listing import list_reply
-from queues.definitions.metadata_commands import DeleteParameter
+from queues.definitions.metadata.commands import DeleteParameter
 
 if TYPE_CHECKING:
     from node.federating.link_service import LinkService

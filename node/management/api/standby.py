@@ -19,8 +19,8 @@ from node.management.rows.listing import list_reply
 from node.standby.definition_rows import exported
 from node.standby.feed import FeedFailed
 from queues.definitions.broker_objects import Queue
-from queues.definitions.metadata_commands import DeleteParameter
-from queues.definitions.metadata_vhost import VHost
+from queues.definitions.metadata.commands import DeleteParameter
+from queues.definitions.metadata.vhost import VHost
 from queues.definitions.standby import STANDBY, standby_parameter
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from node.management.rows.rates import CONNECTION, STREAM_CONSUMER, STREAM_PUBLI
 from node.management.rows.view import StreamTracking
 from node.streams.commands import stream_arguments
 from node.streams.endpoint import PROTOCOL
-from queues.definitions.metadata_commands import Command
+from queues.definitions.metadata.commands import Command
 from queues.definitions.super_streams import PARTITIONS_MAX, partition_bindings, partition_names
 from queues.machine.commands import NAME_BYTES_MAX
 from warren.wire.errors import ProtocolError

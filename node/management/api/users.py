@@ -17,7 +17,7 @@ from node.management.changes import change, delete, put
 from node.management.replies import ApiError
 from node.management.rows.listing import list_reply, object_reply
 from node.management.rows.view import UserView
-from queues.definitions.metadata_commands import Batch, DeleteUser, PutUser
+from queues.definitions.metadata.commands import Batch, DeleteUser, PutUser
 from queues.definitions.vhost_limits import USER_LIMITS, limits_in
 
 USER_TAGS_MAX: Final = 32  # RabbitMQ's

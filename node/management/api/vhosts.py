@@ -18,7 +18,7 @@ from node.management.rows.rates import QUEUE_STATS, VHOST, Measured, Ranges, put
 from node.management.rows.sampling import parse_ranges
 from node.management.rows.view import VhostView
 from queues.definitions.broker_objects import Uid, VhostEntry
-from queues.definitions.metadata_commands import DeclareVhost, SetPermissions
+from queues.definitions.metadata.commands import DeclareVhost, SetPermissions
 from queues.definitions.queue_arguments import CLASSIC, QUORUM
 
 # By vhost and node: ready, unsettled, whether it runs, details of rates, counts.

@@ -14,12 +14,13 @@ import msgspec
 
 from node.management.schema.model import STRING, Operation, Schema
 
-# Each has OPERATIONS; the name is the tag of all of them.
+# Modules beside this one. Each has OPERATIONS; its name without folder is the tag of all of them.
 PARTS: Final = (
-    "overview", "nodes", "connections", "exchanges", "queues", "bindings", "messages", "vhosts",
-    "users", "permissions", "limits", "policies", "parameters", "definitions", "health", "cluster",
-    "features", "events", "flow", "addresses", "controls",
-    "security", "shovels", "federation_links", "standby", "leases", "streams",
+    "operations.overview", "operations.nodes", "connections", "exchanges", "queues", "bindings",
+    "messages", "vhosts", "users", "permissions", "limits", "policies", "parameters", "definitions",
+    "operations.health", "operations.cluster", "operations.features", "operations.events",
+    "operations.flow", "addresses", "operations.controls", "security", "shovels",
+    "federation_links", "standby", "leases", "streams",
 )  # fmt: skip
 
 OPENAPI: Final = "3.1.0"
@@ -61,12 +62,16 @@ NAMES: Final = {
 _HOLE: Final = re.compile(r"\{([^}]+)\}")
 
 
+def tag_of(part: str) -> str:
+    return part.rpartition(".")[2]
+
+
 def all_operations() -> list[tuple[str, Operation]]:
     """Every entry with its tag."""
     found: list[tuple[str, Operation]] = []
     for part in PARTS:
         module = import_module(f"node.management.schema.{part}")
-        found += [(part, each) for each in module.OPERATIONS]
+        found += [(tag_of(part), each) for each in module.OPERATIONS]
     return found
 
 
@@ -100,7 +105,7 @@ def document(routes: Iterable[tuple[str, str]], version: str) -> bytes:
                 "version": version,
                 "description": "The HTTP API of the management listener.",
             },
-            "tags": [{"name": part} for part in PARTS],
+            "tags": [{"name": tag_of(part)} for part in PARTS],
             "security": [{SECURITY: []}],
             "paths": paths,
             "components": {

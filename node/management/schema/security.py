@@ -2,7 +2,6 @@
 
 from typing import Final
 
-from node.management.schema.health import CHECKS, FAILED, HEALTHY
 from node.management.schema.model import (
     ADMINISTRATOR,
     ANY,
@@ -18,7 +17,8 @@ from node.management.schema.model import (
     table,
     wanted,
 )
-from node.management.schema.overview import HASHED
+from node.management.schema.operations.health import CHECKS, FAILED, HEALTHY
+from node.management.schema.operations.overview import HASHED
 
 COUNTED: Final = {
     "protocol": STRING,

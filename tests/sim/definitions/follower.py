@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from node.events.authors import Author
 from queues.definitions.broker_objects import Binding, Definition, Exchange, Queue
 from queues.definitions.members import Member, Process
-from queues.definitions.metadata import Metadata
-from queues.definitions.metadata_outcomes import Added, Change, Outcome, Removed
+from queues.definitions.metadata.machine import Metadata
+from queues.definitions.metadata.outcomes import Added, Change, Outcome, Removed
 from queues.routing.router import Router
 
 

@@ -7,8 +7,8 @@ from node.cluster.cluster_interfaces import PeerChannel
 from node.cluster.definitions.definitions_group import DefinitionsGroup
 from node.cluster.definitions.definitions_store import Births, DefinitionsRecovery, DefinitionsStore
 from queues.definitions.members import Member
-from queues.definitions.metadata import Metadata
-from queues.definitions.metadata_commands import Found
+from queues.definitions.metadata.commands import Found
+from queues.definitions.metadata.machine import Metadata
 from raft.entries import Config
 from raft.host import RaftHost
 from tests.sim.definitions.follower import Follower

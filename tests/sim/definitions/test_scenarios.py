@@ -4,10 +4,10 @@ from typing import Final
 
 import pytest
 
-from queues.definitions import metadata_commands as commands
 from queues.definitions.broker_objects import Queue
-from queues.definitions.metadata_commands import Command
-from queues.definitions.metadata_outcomes import Created, Deleted, Exists, Outcome, Refused
+from queues.definitions.metadata import commands
+from queues.definitions.metadata.commands import Command
+from queues.definitions.metadata.outcomes import Created, Deleted, Exists, Outcome, Refused
 from raft.entries import Config
 from tests.sim.definitions.node import Node
 from tests.sim.definitions.world import SETTLE_MS, Asked, Bounds, World, binding

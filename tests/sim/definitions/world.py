@@ -13,11 +13,11 @@ from random import Random
 from typing import Final, NamedTuple
 
 from node.cluster.definitions.definitions_outbox import LAG_MS
-from queues.definitions import metadata_commands as commands
 from queues.definitions.broker_objects import Destination
 from queues.definitions.members import Member
-from queues.definitions.metadata_commands import Command
-from queues.definitions.metadata_outcomes import Created, Exists, Outcome, Refused
+from queues.definitions.metadata import commands
+from queues.definitions.metadata.commands import Command
+from queues.definitions.metadata.outcomes import Created, Exists, Outcome, Refused
 from raft.settings import Settings
 from tests.sim.definitions.node import Node
 from warren.wire.errors import ReplyCode

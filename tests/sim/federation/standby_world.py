@@ -17,7 +17,7 @@ from node.standby.primary_client import PrimaryClient, PrimaryFailed
 from node.standby.replica import Replica
 from node.standby.stored_runs import StoredRun, live_runs, stored_runs
 from queues.definitions.arguments import encode_arguments
-from queues.definitions.metadata_commands import DeclareQueue
+from queues.definitions.metadata.commands import DeclareQueue
 from queues.hosts.queue_core import QueueCore
 from tests.sim.federation.standby_load import Load, Truth
 from tests.sim.queues.node import NODE, SimNode

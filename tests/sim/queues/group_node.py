@@ -37,9 +37,9 @@ from tests.sim.queues.sim_timers import SimTimers
 from tests.sim.storage.sim_disk import SimDisk
 from tests.sim.storage.sim_keyed import SimKeyed
 from tests.sim.storage.steps import StepRunner
-from warren.storage.recovery import RecoveredPublish
+from warren.storage.recovery.recovery import RecoveredPublish
+from warren.storage.recovery.stretches import Stretch
 from warren.storage.snapshot import SnapshotStore
-from warren.storage.stretches import Stretch
 from warren.storage.wal import Wal
 
 UID: Final = 9

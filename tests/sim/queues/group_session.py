@@ -24,7 +24,7 @@ from queues.machine.commands import (
     Settle,
     consumer_key,
 )
-from queues.machine.numbered_sessions import Resume, Resumed
+from queues.machine.consuming.numbered_sessions import Resume, Resumed
 from queues.message import FORMAT_091, Chunk
 from queues.sessions.credit import CreditActor, CreditSpec
 from tests.sim.queues.group_node import UID, GroupNode

@@ -17,7 +17,7 @@ from node.timers import Timers
 from node.turn import Turn
 from queues.bodies.paging import Pager
 from queues.bodies.store import BodyBudget
-from queues.definitions.metadata_commands import Batch, DeclareVhost
+from queues.definitions.metadata.commands import Batch, DeclareVhost
 from queues.hosts.journal import Journal
 from queues.hosts.queue_core import QueueCore
 from queues.sessions.credit import CreditActor, CreditSpec

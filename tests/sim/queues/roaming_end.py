@@ -18,6 +18,7 @@ from queues.machine.commands import (
     enqueue_of,
     session_of,
 )
+from queues.machine.consuming.numbered_sessions import Resume, Resumed
 from queues.machine.effects import (
     Applied,
     Effect,
@@ -30,7 +31,6 @@ from queues.machine.effects import (
 )
 from queues.machine.fifo import Fifo
 from queues.machine.fifo_snapshot import decode_fifo, encode_fifo
-from queues.machine.numbered_sessions import Resume, Resumed
 from queues.machine.options import Options
 from queues.machine.traits import ABSENT, Traits
 from queues.message import Chunk

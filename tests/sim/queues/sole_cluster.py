@@ -10,7 +10,7 @@ from node.cluster.cluster_interfaces import PeerChannel
 from node.cluster.peering.peer_record import PeerStatus
 from node.turn import Turn
 from queues.definitions.members import Member
-from queues.definitions.metadata_commands import Found
+from queues.definitions.metadata.commands import Found
 from raft.entries import Config
 from raft.host import RaftHost, host_settings
 from raft.log_group import GroupLog

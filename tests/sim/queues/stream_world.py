@@ -27,7 +27,7 @@ from queues.machine.commands import (
     SessionId,
     StoreOffsets,
 )
-from queues.machine.numbered_sessions import Resume
+from queues.machine.consuming.numbered_sessions import Resume
 from queues.streams.offsets import OffsetSpec, Start
 from queues.streams.settings import StreamSettings
 from raft.entries import Config

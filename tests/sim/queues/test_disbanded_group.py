@@ -21,9 +21,9 @@ from tests.sim.queues.group_world import TICK_MS, GroupWorld
 from tests.sim.storage.sim_disk import Crashed, SimDisk
 from tests.sim.storage.sim_keyed import SimKeyed
 from tests.sim.storage.steps import StepRunner
-from warren.storage.recovery import RecoveredPublish, RecoveryReport
+from warren.storage.recovery.recovery import RecoveredPublish, RecoveryReport
+from warren.storage.recovery.stretches import Stretch
 from warren.storage.snapshot import SnapshotStore
-from warren.storage.stretches import Stretch
 from warren.storage.wal import Wal
 
 FIRST, _, LAST = os.environ.get("WARREN_SIM_SEEDS", "0:4").partition(":")

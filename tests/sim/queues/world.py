@@ -9,8 +9,8 @@ message is there, has its bytes, and the right flag. Quorum queues: `group_world
 from random import Random
 
 from node.cluster.definitions.definitions_store import BIRTHS_OWNER
-from queues.definitions.metadata_commands import DeclareQueue, DeleteQueue
-from queues.definitions.metadata_outcomes import Outcome
+from queues.definitions.metadata.commands import DeclareQueue, DeleteQueue
+from queues.definitions.metadata.outcomes import Outcome
 from queues.machine.commands import ACCEPT, REJECT, RELEASE
 from queues.queue_host import QueueHost
 from raft.log_group import METADATA_OWNER

@@ -1,7 +1,7 @@
 """Queues as small as can be, above the log: what it asks of them, and what they expect of it."""
 
-from warren.storage.recovery import RecoveredPublish
-from warren.storage.stretches import Stretch
+from warren.storage.recovery.recovery import RecoveredPublish
+from warren.storage.recovery.stretches import Stretch
 from warren.storage.wal import Wal
 
 LABELS = {7: b"", 8: b"label"}  # by the info of a record

@@ -19,7 +19,7 @@ from tests.sim.storage.sim_disk import Crashed, SimDisk
 from tests.sim.storage.world import DIRECTORY, GROUP, PROOF_DIRECTORY, World
 from warren.storage.files import BLOCK_BYTES, SEGMENT_PREFIX, WAL_PREFIX, FilePool
 from warren.storage.log_proof import LogProof
-from warren.storage.recovery import Recovery, RecoveryReport
+from warren.storage.recovery.recovery import Recovery, RecoveryReport
 
 FIRST, _, LAST = os.environ.get("WARREN_SIM_SEEDS", "0:25").partition(":")
 CRASHES = 4

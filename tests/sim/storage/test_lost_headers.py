@@ -18,8 +18,8 @@ from tests.sim.storage.world import DIRECTORY, World
 from warren.storage.disk import Disk
 from warren.storage.files import BLOCK_BYTES, WAL_PREFIX, FilePool, decode_header, id_of
 from warren.storage.ledger import Ledger
-from warren.storage.recovery import Recovery
-from warren.storage.scan import Scan
+from warren.storage.recovery.recovery import Recovery
+from warren.storage.recovery.scan import Scan
 
 FIRST, _, LAST = os.environ.get("WARREN_SIM_SEEDS", "0:25").partition(":")
 CRASHES = 6

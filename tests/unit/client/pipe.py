@@ -11,6 +11,7 @@ from tests.unit.node.fake_managed import FakeManaged, FakeRequester
 from tests.unit.wire.amqp10.peers import payloads, run_of
 from warren.client.sockets import Socket
 from warren.wire.amqp10.arrivals import Received
+from warren.wire.amqp10.codec.performatives import DeliveryState, Open, Source, Target
 from warren.wire.amqp10.connection import Connection as Core
 from warren.wire.amqp10.errors import Condition, ProtocolError, Scope
 from warren.wire.amqp10.events import (
@@ -25,7 +26,6 @@ from warren.wire.amqp10.events import (
 )
 from warren.wire.amqp10.limits import Limits
 from warren.wire.amqp10.link import ATTACHED, Link
-from warren.wire.amqp10.performatives import DeliveryState, Open, Source, Target
 from warren.wire.amqp10.sender import Run
 from warren.wire.amqp10.settling import ACCEPTED
 

@@ -24,9 +24,9 @@ from warren.client import (
 )
 from warren.client.dialling import Backoff
 from warren.client.message import decode_message
+from warren.wire.amqp10.codec.performatives import Error, Modified, Rejected
 from warren.wire.amqp10.errors import Condition, ProtocolError
 from warren.wire.amqp10.limits import Limits
-from warren.wire.amqp10.performatives import Error, Modified, Rejected
 from warren.wire.amqp10.settling import (
     ACCEPTED,
     MODIFIED,

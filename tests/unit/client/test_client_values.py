@@ -8,9 +8,9 @@ from tests.unit.wire.amqp10.peers import data_section
 from warren.client.message import Message, decode_message, try_decode
 from warren.client.state import LinkState
 from warren.client.url import BrokerUrl, parse_url
-from warren.wire.amqp10.performatives import Properties
-from warren.wire.amqp10.values import Array, Described, UInt, ULong
-from warren.wire.amqp10.writer import encode_value
+from warren.wire.amqp10.codec.performatives import Properties
+from warren.wire.amqp10.codec.values import Array, Described, UInt, ULong
+from warren.wire.amqp10.codec.writer import encode_value
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ from warren.client.dialling import Backoff
 from warren.client.following import Follow
 from warren.client.sockets import Socket
 from warren.client.url import BrokerUrl
+from warren.wire.amqp10.codec.values import ULong
 from warren.wire.amqp10.settling import ACCEPTED
-from warren.wire.amqp10.values import ULong
 
 Q = "/queues/q"
 QUICK = Backoff(0.001, 0.002)

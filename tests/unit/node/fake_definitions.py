@@ -7,8 +7,8 @@ import msgspec
 
 from node.events.authors import BROKER, Author
 from queues.definitions.members import Member
-from queues.definitions.metadata_commands import AddMember, Batch, Command, PutMember
-from queues.definitions.metadata_outcomes import Batched, Deleted, Outcome, Refused
+from queues.definitions.metadata.commands import AddMember, Batch, Command, PutMember
+from queues.definitions.metadata.outcomes import Batched, Deleted, Outcome, Refused
 from warren.wire.errors import ReplyCode
 
 

@@ -17,9 +17,9 @@ from node.operations.peeking import Peeked, PeekFailed
 from node.process_identity import ProcessIdentity
 from node.resources.publish_hold import Hold
 from queues.definitions.broker_objects import Exchange, Queue
-from queues.definitions.metadata import Metadata
-from queues.definitions.metadata_commands import Command
-from queues.definitions.metadata_outcomes import Deleted, Outcome
+from queues.definitions.metadata.commands import Command
+from queues.definitions.metadata.machine import Metadata
+from queues.definitions.metadata.outcomes import Deleted, Outcome
 from tests.unit.node.fake_access import FakeAccess
 from tests.unit.node.fake_places import OneNode
 from tests.unit.queues.definitions.steps import Steps

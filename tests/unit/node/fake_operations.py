@@ -7,9 +7,9 @@ from node.management.operations import Got
 from node.operations.peeking import Peeked
 from node.operations.redriving import Order, Permit, Redriven, Told
 from queues.definitions.broker_objects import Exchange, Queue
-from queues.definitions.metadata import Metadata
-from queues.definitions.metadata_commands import Command, DeleteVhost
-from queues.definitions.metadata_outcomes import Outcome
+from queues.definitions.metadata.commands import Command, DeleteVhost
+from queues.definitions.metadata.machine import Metadata
+from queues.definitions.metadata.outcomes import Outcome
 
 
 class FakeOperations:

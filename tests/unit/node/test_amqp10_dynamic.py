@@ -3,17 +3,17 @@
 import pytest
 
 from node.amqp10.dynamic import TEMPORARY, VOLATILE, Dynamics, Made, wish_of
-from queues.definitions.metadata_commands import DeleteQueue
+from queues.definitions.metadata.commands import DeleteQueue
 from tests.unit.node.fake_managed import FakeManaged, FakeRequester
-from warren.wire.amqp10.descriptors import (
+from warren.wire.amqp10.codec.descriptors import (
     DELETE_ON_CLOSE,
     DELETE_ON_NO_LINKS,
     DELETE_ON_NO_LINKS_OR_MESSAGES,
     DELETE_ON_NO_MESSAGES,
 )
+from warren.wire.amqp10.codec.performatives import Source, Target
+from warren.wire.amqp10.codec.values import Described, Symbol, ULong
 from warren.wire.amqp10.errors import Condition, ProtocolError
-from warren.wire.amqp10.performatives import Source, Target
-from warren.wire.amqp10.values import Described, Symbol, ULong
 from warren.wire.errors import ProtocolError as Refusal
 
 

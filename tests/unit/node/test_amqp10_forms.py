@@ -7,7 +7,7 @@ from queues.message import FORMAT_091, FORMAT_10, Chunk
 from queues.queue_host import View
 from warren.wire.amqp091.deliver import build
 from warren.wire.amqp091.properties import BasicProperties
-from warren.wire.amqp10.message import Sections
+from warren.wire.amqp10.codec.message import Sections
 from warren.wire.amqp10.sender import Run
 from warren.wire.amqp10.transfers import payload_at, store
 

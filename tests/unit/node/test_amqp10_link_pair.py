@@ -9,6 +9,19 @@ from node.amqp10.management import Management
 from tests.unit.node.fake_managed import FakeManaged, FakeRequester
 from tests.unit.wire.amqp10.peers import RECEIVER, SENDER, Raw, only
 from warren.wire.amqp10.arrivals import Received
+from warren.wire.amqp10.codec.message import Sections
+from warren.wire.amqp10.codec.performatives import (
+    Attach,
+    Detach,
+    Flow,
+    Properties,
+    Source,
+    Target,
+    Transfer,
+)
+from warren.wire.amqp10.codec.reader import Reader
+from warren.wire.amqp10.codec.values import Described, ULong
+from warren.wire.amqp10.codec.writer import encode_value
 from warren.wire.amqp10.events import (
     AttachRequested,
     Event,
@@ -19,20 +32,7 @@ from warren.wire.amqp10.events import (
 )
 from warren.wire.amqp10.limits import Limits
 from warren.wire.amqp10.link import Link
-from warren.wire.amqp10.message import Sections
-from warren.wire.amqp10.performatives import (
-    Attach,
-    Detach,
-    Flow,
-    Properties,
-    Source,
-    Target,
-    Transfer,
-)
-from warren.wire.amqp10.reader import Reader
 from warren.wire.amqp10.sender import Run
-from warren.wire.amqp10.values import Described, ULong
-from warren.wire.amqp10.writer import encode_value
 
 PAIR = {"paired": True}
 ME = "$me"

@@ -12,10 +12,10 @@ from node.cluster.services.leader_hints import lookup_url
 from node.cluster.services.whereis import ELECTING, NodePlace, Place, Told, url_of, urls_told
 from node.config.settings import Address, Config, ListenersSection
 from queues.definitions.broker_objects import Queue, Uid
+from warren.wire.amqp10.codec.values import Symbol, UInt, ULong
 from warren.wire.amqp10.link import Link
 from warren.wire.amqp10.receiver import Receiver
 from warren.wire.amqp10.session import Session
-from warren.wire.amqp10.values import Symbol, UInt, ULong
 
 QUEUE = Queue(Uid(20), "/", "q", True, "", False, b"", "n1", (1, 2, 3))
 NODES = ("n1", "n2", "n3")

@@ -10,7 +10,7 @@ from queues.definitions.broker_objects import Queue
 from queues.machine.commands import EndSession, Inspect, Purge
 from tests.unit.node.fake_managed import HERE, FakeManaged, FakeRequester
 from tests.unit.node.fake_places import OneNode
-from warren.wire.amqp10.values import (
+from warren.wire.amqp10.codec.values import (
     Array,
     Decimal32,
     Described,

@@ -3,7 +3,7 @@
 from typing import Any
 
 from node.amqp091.transaction import Transaction
-from node.amqp10.publishing import PublishingLink
+from node.amqp10.links.publishing import PublishingLink
 from node.amqp10.special import look, part, rest_of
 from node.amqp10.transactions import ROUTE_TRIES, LocalTransaction, Posted, Transactions
 from node.process_identity import ProcessIdentity

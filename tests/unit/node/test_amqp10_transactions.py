@@ -12,12 +12,7 @@ from queues.sessions.publishing import Held
 from queues.sessions.unacked import TagRun, Unacked
 from tests.unit.wire.amqp10.peers import Raw, only
 from warren.wire.amqp10.arrivals import Received
-from warren.wire.amqp10.errors import Condition, ProtocolError, Scope
-from warren.wire.amqp10.events import (
-    AttachRequested,
-    Settled,
-)
-from warren.wire.amqp10.performatives import (
+from warren.wire.amqp10.codec.performatives import (
     Accepted,
     Attach,
     Coordinator,
@@ -27,9 +22,14 @@ from warren.wire.amqp10.performatives import (
     Disposition,
     Rejected,
 )
+from warren.wire.amqp10.codec.values import Described, ULong
+from warren.wire.amqp10.codec.writer import encode_value
+from warren.wire.amqp10.errors import Condition, ProtocolError, Scope
+from warren.wire.amqp10.events import (
+    AttachRequested,
+    Settled,
+)
 from warren.wire.amqp10.settling import ACCEPTED
-from warren.wire.amqp10.values import Described, ULong
-from warren.wire.amqp10.writer import encode_value
 
 
 class Alarm:

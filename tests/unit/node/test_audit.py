@@ -8,7 +8,7 @@ from node.events.audit import Audit, Extent
 from node.events.authors import AMQP, HTTP, Author
 from node.events.events import Event, Events
 from queues.definitions.broker_objects import Binding, Destination, Queue, Uid, VhostEntry
-from queues.definitions.metadata_outcomes import Added, Removed, Replaced
+from queues.definitions.metadata.outcomes import Added, Removed, Replaced
 from warren.wire.errors import ProtocolError, ReplyCode
 
 ANN = Author("ann", "10.0.0.1", AMQP)

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from node.__main__ import main
-from node.cli.chaos_arguments import add_arguments
-from node.cli.chaos_run import (
+from node.cli.chaos.arguments import add_arguments
+from node.cli.chaos.run import (
     EXIT_CANNOT_CREATE,
     EXIT_FAILED,
     EXIT_UNREACHABLE,

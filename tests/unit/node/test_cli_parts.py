@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from node.cli.changes import CHANGES
-from node.cli.cluster_commands import COMMANDS
+from node.cli.cluster.commands import COMMANDS
 from node.cli.completion import SHELLS, script
 from node.cli.diagnostics import DIAGNOSTICS, flat
 from node.cli.limits import LIMITS

@@ -5,7 +5,7 @@ import argparse
 import pytest
 
 from node.__main__ import EXIT_USAGE, main
-from node.cli.cluster_arguments import base_port
+from node.cli.cluster.arguments import base_port
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ from node.cluster.membership.questions import (
 from node.cluster.membership.reception import ClusterReception
 from node.cluster.peering.asking import AskFailed
 from queues.definitions.members import Member
-from queues.definitions.metadata_commands import AddMember, Batch, PutMember
+from queues.definitions.metadata.commands import AddMember, Batch, PutMember
 from tests.unit.node.fake_definitions import FakeDefinitions
 
 SEEDS = ("a:1", "b:1", "c:1")

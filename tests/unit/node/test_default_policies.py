@@ -7,7 +7,7 @@ import pytest
 from node.config.config_layers import ConfigError
 from node.config.default_policies import default_policies
 from node.config.settings import Config, load
-from queues.definitions.metadata_commands import PutPolicy
+from queues.definitions.metadata.commands import PutPolicy
 
 FILE = """
 [[default_operator_policies]]

@@ -16,8 +16,7 @@ from node.management.definitions_run import ImportRun, ignore_progress
 from node.management.rehearsal import rehearsal_of
 from node.management.replies import ApiError
 from queues.definitions.broker_objects import Destination
-from queues.definitions.metadata import Metadata
-from queues.definitions.metadata_commands import (
+from queues.definitions.metadata.commands import (
     Bind,
     DeclareExchange,
     DeclareQueue,
@@ -26,7 +25,8 @@ from queues.definitions.metadata_commands import (
     PutUser,
     SetPermissions,
 )
-from queues.definitions.metadata_outcomes import Created, Exists, Refused
+from queues.definitions.metadata.machine import Metadata
+from queues.definitions.metadata.outcomes import Created, Exists, Refused
 from tests.unit.node.fake_access import FakeAccess
 from tests.unit.node.fake_broker import FakeBroker
 from tests.unit.node.fake_operations import FakeOperations

@@ -23,7 +23,7 @@ from queues.definitions.broker_objects import (
     VhostEntry,
 )
 from queues.definitions.members import Member, Process
-from queues.definitions.metadata_outcomes import Added, Removed, Replaced
+from queues.definitions.metadata.outcomes import Added, Removed, Replaced
 
 UID = Uid(17)
 ARGUMENTS = encode_arguments({"x-max-length": 10})

@@ -3,7 +3,7 @@
 from random import Random
 
 from node.connections.connection_registry import DELETED_QUEUES_MAX
-from queues.definitions.metadata_commands import Batch, Command, DeclareQueue
+from queues.definitions.metadata.commands import Batch, Command, DeclareQueue
 from tests.sim.queues.node import NODE, SimNode
 from tests.sim.storage.sim_disk import SimDisk
 

@@ -1,6 +1,6 @@
 """Who is held back by whom, as one graph of the cluster."""
 
-from node.management.api.flow import EDGES_MAX, part_of, whole
+from node.management.api.operations.flow import EDGES_MAX, part_of, whole
 from node.management.metrics.view import EdgeView, WaitView
 from tests.unit.node.fake_meter import FakeMeter
 from tests.unit.node.metered_api import Call, with_meter

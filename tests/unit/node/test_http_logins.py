@@ -16,7 +16,7 @@ from node.auth.sasl import Credentials, parse_form
 from node.events.audit import Audit
 from node.events.events import Events
 from node.management.access import Context
-from node.management.api import overview
+from node.management.api.operations import overview
 from node.management.server import make_app
 from tests.unit.node.fake_access import FakeAccess, FakeUser
 from tests.unit.node.fake_broker import FakeBroker

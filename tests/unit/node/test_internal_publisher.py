@@ -13,8 +13,8 @@ from node.events.internal_publisher import (
     Letter,
 )
 from node.process_identity import ProcessIdentity
-from queues.definitions.metadata import Metadata
-from queues.definitions.metadata_commands import DeleteParameter, PutParameter
+from queues.definitions.metadata.commands import DeleteParameter, PutParameter
+from queues.definitions.metadata.machine import Metadata
 from queues.routing.pace import RoutingPace
 from tests.unit.queues.definitions.steps import Steps
 from tests.unit.queues.fake_queue import FakeQueue

@@ -13,7 +13,7 @@ from node.operations import peeking
 from node.operations.message_filter import MessageFilter
 from node.operations.peeking import Peeked, Peeking, ready_from
 from queues.bodies.store import BodyBudget
-from queues.definitions.metadata import Metadata
+from queues.definitions.metadata.machine import Metadata
 from queues.hosts.queue_core import QueueCore
 from queues.machine.commands import RELEASE, Attach, consumer_key
 from queues.machine.effects import ACQUIRED_SHIFT

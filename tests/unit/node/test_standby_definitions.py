@@ -1,7 +1,7 @@
 """What a standby imports and deletes so that it is as its primary."""
 
 from node.standby.definition_rows import Row, Rows, deletions, missing
-from queues.definitions.metadata_commands import (
+from queues.definitions.metadata.commands import (
     ClearPermissions,
     DeletePolicy,
     DeleteQueue,

@@ -7,7 +7,7 @@ import pytest
 from node.streams.bodies import body_of, put_entries, stored_form
 from queues.message import FORMAT_10, Chunk
 from queues.streams.filtering import filter_value
-from warren.wire.amqp10.message import Sections
+from warren.wire.amqp10.codec.message import Sections
 from warren.wire.buffer import BytesWriter
 
 AMQP = b"\x00Su\xa0\x01a"

@@ -11,9 +11,9 @@ import pytest
 
 from node.cluster.queues.deleted_streams import DeletedStreams
 from node.cluster.queues.stream_store import StreamStore
-from queues.definitions.metadata import Metadata
-from queues.definitions.metadata_commands import Batch
-from queues.definitions.metadata_outcomes import Batched, Outcome
+from queues.definitions.metadata.commands import Batch
+from queues.definitions.metadata.machine import Metadata
+from queues.definitions.metadata.outcomes import Batched, Outcome
 from warren.storage.objects.location import Location
 from warren.storage.objects.store import NoSuchObject, StoreUnavailable
 from warren.storage.streams.offloaded import Chunks, OffloadedSegment

@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from queues.machine.checked_out import Row, Rows
+from queues.machine.consuming.checked_out import Row, Rows
 
 
 def test_assignments_that_follow_each_other_are_one_row() -> None:

@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from queues.machine.checked_out import Row, Rows
+from queues.machine.consuming.checked_out import Row, Rows
 from queues.machine.expiry import Calendar
 from queues.runs.columns import BLOCK, Column, Sparse
 from queues.runs.seqset import BLOCK_RUNS, SeqSet

@@ -9,7 +9,7 @@ from queues.dead_lettering.dead_letter_publisher import SILENCE_MS, QueueDeadLet
 from queues.dead_lettering.dead_letters import DeadLetterRule
 from queues.definitions.arguments import encode_arguments
 from queues.definitions.broker_objects import Binding, Destination, Exchange, Queue, Uid
-from queues.definitions.metadata_outcomes import Added, Removed
+from queues.definitions.metadata.outcomes import Added, Removed
 from queues.hosts.host_interfaces import HELD
 from queues.machine.commands import EndSession, SessionId
 from queues.message import FORMAT_091, Chunk

@@ -14,11 +14,11 @@ from queues.routing.content10 import Content10
 from tests.unit.queues.messages import bodies_of
 from warren.wire.amqp091.deliver import extract
 from warren.wire.amqp091.properties import decode_properties
-from warren.wire.amqp10.message import Sections
-from warren.wire.amqp10.performatives import Header, Properties
+from warren.wire.amqp10.codec.message import Sections
+from warren.wire.amqp10.codec.performatives import Header, Properties
+from warren.wire.amqp10.codec.values import Array, Described, Symbol, ULong
+from warren.wire.amqp10.codec.writer import encode_value
 from warren.wire.amqp10.transfers import payload_at, store
-from warren.wire.amqp10.values import Array, Described, Symbol, ULong
-from warren.wire.amqp10.writer import encode_value
 
 NOW_MS = 1_700_000_000_123
 BARE = Properties(message_id=UUID(int=7)).encoded() + b"\x00\x53\x75\xa0\x04body"

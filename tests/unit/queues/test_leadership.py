@@ -35,6 +35,7 @@ from queues.machine.commands import (
     consumer_key,
     session_named,
 )
+from queues.machine.consuming.numbered_sessions import Resume, Resumed
 from queues.machine.effects import (
     LEFT_BURIED,
     LEFT_EXPIRED,
@@ -48,7 +49,6 @@ from queues.machine.effects import (
 )
 from queues.machine.fifo import Fifo
 from queues.machine.fifo_snapshot import SMALL, BadSnapshot, decode_fifo, encode_fifo, machine_state
-from queues.machine.numbered_sessions import Resume, Resumed
 from queues.machine.options import DROP_HEAD, REJECT_PUBLISH, Options
 from queues.machine.traits import Traits
 from tests.unit.queues.effect_rows import Row, spread

@@ -25,7 +25,7 @@ from tests.unit.queues.fake_sink import FakeSink
 from tests.unit.queues.messages import table
 from tests.unit.reachable import held
 from tests.unit.wire.amqp10.messages import DATA, section
-from warren.wire.amqp10.message import Sections
+from warren.wire.amqp10.codec.message import Sections
 from warren.wire.amqp10.transfers import payload_at, store
 
 WHY = words_of({"x-why": "bad"})

@@ -12,11 +12,11 @@ from queues.sessions.publishing import Publisher, Targets
 from tests.unit.queues.fake_queue import FakeQueue
 from tests.unit.queues.fake_sink import FakeSink
 from tests.unit.queues.messages import bodies_of
-from warren.wire.amqp10.descriptors import DATA
-from warren.wire.amqp10.performatives import Header
+from warren.wire.amqp10.codec.descriptors import DATA
+from warren.wire.amqp10.codec.performatives import Header
+from warren.wire.amqp10.codec.values import Described, ULong
+from warren.wire.amqp10.codec.writer import encode_value
 from warren.wire.amqp10.transfers import Transfers, store
-from warren.wire.amqp10.values import Described, ULong
-from warren.wire.amqp10.writer import encode_value
 
 NAMES = b"\x02ex\x03key"
 DURABLE, TTL = 1, 4

@@ -5,9 +5,9 @@ import random
 import pytest
 
 from queues.machine.commands import ConsumerKey, SessionId, consumer_key
-from queues.machine.consumers import Consumer, Lines
+from queues.machine.consuming.consumers import Consumer, Lines
+from queues.machine.consuming.roster import CHECK_MS_MAX, CHECK_MS_MIN, Roster
 from queues.machine.effects import Activated, Effect
-from queues.machine.roster import CHECK_MS_MAX, CHECK_MS_MIN, Roster
 
 
 def joined(roster: Roster, number: int, priority: int = 0, timeout_ms: int = -1) -> Consumer:

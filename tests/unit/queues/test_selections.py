@@ -26,6 +26,7 @@ from queues.machine.commands import (
     decode,
     encode,
 )
+from queues.machine.consuming.selections import SELECTIONS_MAX, UNUSED_MAX
 from queues.machine.effects import (
     TOO_MANY_SELECTORS,
     Attached,
@@ -39,7 +40,6 @@ from queues.machine.effects import (
 from queues.machine.fifo import Fifo
 from queues.machine.fifo_snapshot import decode_fifo, encode_fifo
 from queues.machine.options import Options
-from queues.machine.selections import SELECTIONS_MAX, UNUSED_MAX
 from queues.machine.traits import Traits
 from queues.runs.seqset import SeqSet
 from tests.unit.queues.effect_rows import spread

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from queues.machine.commands import EndProcess, EndSession, JoinGroup, Numbered, SessionId
+from queues.machine.consuming.numbered_sessions import Resume
 from queues.machine.effects import Activated
-from queues.machine.numbered_sessions import Resume
 from queues.streams.group_consumer import GroupConsumer
 from queues.streams.groups import NO_PARTITION, Groups, GroupState, restored_groups
 from queues.streams.machine import StreamMachine, restored_machine

@@ -16,8 +16,8 @@ from queues.machine.commands import (
     SessionId,
     StoreOffsets,
 )
+from queues.machine.consuming.numbered_sessions import Resume
 from queues.machine.effects import Inspected
-from queues.machine.numbered_sessions import Resume
 from queues.message import Chunk
 from queues.streams.entry import decode_entry, encode_entry
 from queues.streams.machine import Outcome, StreamMachine, restored_machine

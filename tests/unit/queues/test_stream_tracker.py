@@ -1,7 +1,7 @@
 """A node's tracker: one command at a time, answers behind what was stored, under any leader."""
 
 from queues.machine.commands import GROUP_CONSUMER, Command, SessionId
-from queues.machine.numbered_sessions import Resume, Resumed
+from queues.machine.consuming.numbered_sessions import Resume, Resumed
 from queues.message import Chunk
 from queues.queue_host import SessionSink, View
 from queues.remote.quorum_proxy import QuorumProxies, QuorumProxy

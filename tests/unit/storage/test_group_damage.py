@@ -4,8 +4,8 @@ import pytest
 
 from tests.sim.storage.sim_disk import SimDisk
 from tests.unit.storage.test_recovery_damage import Node
-from warren.storage.damage import FAR
 from warren.storage.record import HARD_STATE, KIND_NAMES, PUBLISH, RAFT_ENTRY
+from warren.storage.recovery.damage import FAR
 
 A, B, C = 500, 501, 502
 

@@ -9,7 +9,7 @@ from tests.sim.storage.sim_disk import SimDisk
 from tests.sim.storage.steps import StepRunner
 from warren.storage.files import BLOCK_BYTES
 from warren.storage.log_proof import LIST_OFFSETS, NAME, LogProof, decode_end, encode_end
-from warren.storage.recovery import RecoveryReport
+from warren.storage.recovery.recovery import RecoveryReport
 from warren.storage.wal import Wal
 
 PROOF = f"/{NAME}"

@@ -9,8 +9,8 @@ from tests.sim.storage.sim_disk import SimDisk
 from tests.sim.storage.steps import StepRunner
 from warren.storage.files import BLOCK_BYTES
 from warren.storage.record import CHECKPOINT, ENTRY, KIND_NAMES, MARK, PUBLISH, SETTLE, padded
-from warren.storage.recovery import RecoveryReport
-from warren.storage.scan import Scan
+from warren.storage.recovery.recovery import RecoveryReport
+from warren.storage.recovery.scan import Scan
 from warren.storage.wal import Wal
 
 OWNERS = (10, 11, 12)

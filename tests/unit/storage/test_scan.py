@@ -20,7 +20,7 @@ from warren.storage.record import (
     encode_settle,
     padded,
 )
-from warren.storage.scan import WHOLE, Scan
+from warren.storage.recovery.scan import WHOLE, Scan
 
 EPOCH = 0x4D4D4D4D
 SIZE = 16_384

@@ -8,7 +8,7 @@ import pytest
 from warren.storage.files import LogFile
 from warren.storage.ranges import RangeSet
 from warren.storage.record import PUBLISH, Record, data_bytes_of, encode_publish_prefix
-from warren.storage.stretches import Run, Runs, Stretch, cuts_of
+from warren.storage.recovery.stretches import Run, Runs, Stretch, cuts_of
 
 OWNER = 7
 

@@ -12,8 +12,8 @@ from warren.storage.files import BLOCK_BYTES
 from warren.storage.ledger import Ledger
 from warren.storage.manifest import CAPACITY_BYTES
 from warren.storage.record import CHECKPOINT, PUBLISH, SETTLE, Record
-from warren.storage.recovery import RecoveryReport
-from warren.storage.scan import Scan
+from warren.storage.recovery.recovery import RecoveryReport
+from warren.storage.recovery.scan import Scan
 from warren.storage.upkeep import PLACE as UPKEEP
 from warren.storage.upkeep import Upkeep
 from warren.storage.wal import GROUP_BYTES, RESERVE, ShortRead, Wal

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from node.cli.chaos_arguments import SCENARIOS
+from node.cli.chaos.arguments import SCENARIOS
 from warren.testing.chaos.faults import ALL_AT_ONCE, MAKERS, TOXIC_KINDS, make
 from warren.testing.chaos.scenarios import CLIENT_FAULTS, PROCESS_FAULTS, names, scenario
 

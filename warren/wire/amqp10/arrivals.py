@@ -11,6 +11,8 @@ from typing import Final, NoReturn, Protocol, final
 
 from mypy_extensions import i64
 
+from warren.wire.amqp10.codec.performatives import TransactionalState, Transfer
+from warren.wire.amqp10.codec.serial import ahead, plus
 from warren.wire.amqp10.errors import Condition, ProtocolError, Scope
 from warren.wire.amqp10.gather import Gathered
 from warren.wire.amqp10.link import (
@@ -19,9 +21,7 @@ from warren.wire.amqp10.link import (
     SENDER_UNSETTLED,
     Link,
 )
-from warren.wire.amqp10.performatives import TransactionalState, Transfer
 from warren.wire.amqp10.receiver import Receiver
-from warren.wire.amqp10.serial import ahead, plus
 from warren.wire.amqp10.transfers import Transfers, single
 from warren.wire.amqp10.windows import IncomingWindow
 

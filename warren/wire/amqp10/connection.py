@@ -20,7 +20,18 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from warren.wire.amqp10.arrivals import Held
-from warren.wire.amqp10.descriptors import DISPOSITION, TRANSFER
+from warren.wire.amqp10.codec.descriptors import DISPOSITION, TRANSFER
+from warren.wire.amqp10.codec.frames import AMQP, FRAME_HEAD, SASL, FrameScanner
+from warren.wire.amqp10.codec.performatives import (
+    Begin,
+    Close,
+    End,
+    Open,
+    Performative,
+    read_performative,
+    read_sasl_frame,
+)
+from warren.wire.amqp10.codec.reader import Reader
 from warren.wire.amqp10.dispositions import DispositionScanner
 from warren.wire.amqp10.errors import Condition, ProtocolError, Scope
 from warren.wire.amqp10.events import (
@@ -34,7 +45,6 @@ from warren.wire.amqp10.events import (
     SessionEnded,
     SessionFailed,
 )
-from warren.wire.amqp10.frames import AMQP, FRAME_HEAD, SASL, FrameScanner
 from warren.wire.amqp10.gather import TransferGatherer
 from warren.wire.amqp10.handshake import (
     DECIDING,
@@ -47,16 +57,6 @@ from warren.wire.amqp10.handshake import (
 )
 from warren.wire.amqp10.limits import FRAME_SIZE_MIN, IDLE_MS_MIN, Limits
 from warren.wire.amqp10.output import Output, error_of
-from warren.wire.amqp10.performatives import (
-    Begin,
-    Close,
-    End,
-    Open,
-    Performative,
-    read_performative,
-    read_sasl_frame,
-)
-from warren.wire.amqp10.reader import Reader
 from warren.wire.amqp10.session import BEGINNING, ENDED, ENDING, MAPPED, Session
 from warren.wire.amqp10.transfers import STOP_SHORT, TransferScanner
 from warren.wire.buffer import BytesWriter, read_i16_be

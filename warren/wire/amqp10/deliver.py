@@ -13,17 +13,17 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from warren.wire.amqp10 import codes
-from warren.wire.amqp10.descriptors import MESSAGE_ANNOTATIONS
-from warren.wire.amqp10.message import Sections, fail_sections, list_span
-from warren.wire.amqp10.performatives import Header
-from warren.wire.amqp10.reader import value_end
-from warren.wire.amqp10.transfers import payload_at
-from warren.wire.amqp10.writer import (
+from warren.wire.amqp10.codec import codes
+from warren.wire.amqp10.codec.descriptors import MESSAGE_ANNOTATIONS
+from warren.wire.amqp10.codec.message import Sections, fail_sections, list_span
+from warren.wire.amqp10.codec.performatives import Header
+from warren.wire.amqp10.codec.reader import value_end
+from warren.wire.amqp10.codec.writer import (
     write_compound,
     write_symbol,
     write_value,
 )
+from warren.wire.amqp10.transfers import payload_at
 from warren.wire.buffer import (
     BytesWriter,
     read_i16_be,

@@ -11,12 +11,12 @@ from typing import Final, Protocol, final
 
 from mypy_extensions import i64
 
+from warren.wire.amqp10.codec.performatives import Transfer
+from warren.wire.amqp10.codec.serial import plus
 from warren.wire.amqp10.deliver import write_piece, write_transfers
 from warren.wire.amqp10.link import ATTACHED, Link
 from warren.wire.amqp10.output import Output
-from warren.wire.amqp10.performatives import Transfer
 from warren.wire.amqp10.sender import Run, Sender
-from warren.wire.amqp10.serial import plus
 from warren.wire.amqp10.transfers import payload_at
 from warren.wire.amqp10.windows import OutgoingWindow
 from warren.wire.buffer import read_i32_le

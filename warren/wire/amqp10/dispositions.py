@@ -9,10 +9,10 @@ from typing import Final, final
 
 from mypy_extensions import i64, mypyc_attr, u8
 
-from warren.wire.amqp10 import codes
-from warren.wire.amqp10.descriptors import ACCEPTED, MODIFIED
-from warren.wire.amqp10.frames import FRAME_HEAD
-from warren.wire.amqp10.writer import write_uint
+from warren.wire.amqp10.codec import codes
+from warren.wire.amqp10.codec.descriptors import ACCEPTED, MODIFIED
+from warren.wire.amqp10.codec.frames import FRAME_HEAD
+from warren.wire.amqp10.codec.writer import write_uint
 from warren.wire.buffer import BytesWriter, read_i32_be, read_i64_be, write_i64_be
 
 DISPOSITION_BYTES_MIN: Final = 16

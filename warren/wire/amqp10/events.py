@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, final
 from mypy_extensions import i64
 
 from warren.wire.amqp10.arrivals import Received
-from warren.wire.amqp10.errors import ProtocolError
-from warren.wire.amqp10.performatives import (
+from warren.wire.amqp10.codec.performatives import (
     Attach,
     Begin,
     Close,
@@ -21,7 +20,8 @@ from warren.wire.amqp10.performatives import (
     Flow,
     Open,
 )
-from warren.wire.amqp10.serial import plus
+from warren.wire.amqp10.codec.serial import plus
+from warren.wire.amqp10.errors import ProtocolError
 
 if TYPE_CHECKING:
     from warren.wire.amqp10.link import Link

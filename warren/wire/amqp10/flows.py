@@ -9,11 +9,11 @@ from typing import final
 
 from mypy_extensions import i64
 
+from warren.wire.amqp10.codec.performatives import Flow
+from warren.wire.amqp10.codec.serial import UINT_MAX
 from warren.wire.amqp10.dispositions import ABSENT, write_flow
 from warren.wire.amqp10.link import ATTACHED, ATTACHING, REQUESTED, Link
 from warren.wire.amqp10.output import Output
-from warren.wire.amqp10.performatives import Flow
-from warren.wire.amqp10.serial import UINT_MAX
 from warren.wire.amqp10.windows import IncomingWindow, OutgoingWindow
 
 

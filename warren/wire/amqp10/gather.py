@@ -13,7 +13,7 @@ from typing import Final, final
 
 from mypy_extensions import i32, i64, mypyc_attr
 
-from warren.wire.amqp10.frames import FRAME_HEAD
+from warren.wire.amqp10.codec.frames import FRAME_HEAD
 from warren.wire.amqp10.transfers import (
     STOP_ODD,
     UINT_MASK,

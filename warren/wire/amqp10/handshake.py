@@ -11,6 +11,14 @@ from typing import Final, NoReturn, final
 
 from mypy_extensions import i64
 
+from warren.wire.amqp10.codec.performatives import (
+    SaslChallenge,
+    SaslFrame,
+    SaslInit,
+    SaslMechanisms,
+    SaslOutcome,
+    SaslResponse,
+)
 from warren.wire.amqp10.errors import Condition, ProtocolError
 from warren.wire.amqp10.events import (
     Challenged,
@@ -21,14 +29,6 @@ from warren.wire.amqp10.events import (
     Responded,
 )
 from warren.wire.amqp10.output import Output
-from warren.wire.amqp10.performatives import (
-    SaslChallenge,
-    SaslFrame,
-    SaslInit,
-    SaslMechanisms,
-    SaslOutcome,
-    SaslResponse,
-)
 
 HEADER_BYTES: Final = 8
 SASL_HEADER: Final = b"AMQP\x03\x01\x00\x00"

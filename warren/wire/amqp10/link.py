@@ -9,9 +9,9 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
+from warren.wire.amqp10.codec.serial import MASK
 from warren.wire.amqp10.receiver import Receiver
 from warren.wire.amqp10.sender import Sender
-from warren.wire.amqp10.serial import MASK
 
 REQUESTED: Final = 0  # the peer's attach has come; the host decides
 ATTACHING: Final = 1  # ours has been sent; the peer decides

@@ -9,11 +9,11 @@ from typing import final
 
 from mypy_extensions import i64
 
+from warren.wire.amqp10.codec.performatives import AnyTarget, Attach, Detach, Error, Source
 from warren.wire.amqp10.errors import Condition, ProtocolError, Scope
 from warren.wire.amqp10.limits import Limits
 from warren.wire.amqp10.link import DETACHING, GONE, NO_HANDLE, Link
 from warren.wire.amqp10.output import Output
-from warren.wire.amqp10.performatives import AnyTarget, Attach, Detach, Error, Source
 from warren.wire.amqp10.receiver import Receiver
 from warren.wire.amqp10.sender import Sender
 

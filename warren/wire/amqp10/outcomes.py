@@ -10,11 +10,11 @@ from typing import Final, final
 
 from mypy_extensions import i64, mypyc_attr
 
-from warren.wire.amqp10 import descriptors
+from warren.wire.amqp10.codec import descriptors
+from warren.wire.amqp10.codec.performatives import DeliveryState, Disposition, Modified, Rejected
+from warren.wire.amqp10.codec.serial import ahead, plus
 from warren.wire.amqp10.dispositions import write_disposition
 from warren.wire.amqp10.output import Output, shortened
-from warren.wire.amqp10.performatives import DeliveryState, Disposition, Modified, Rejected
-from warren.wire.amqp10.serial import ahead, plus
 from warren.wire.amqp10.settling import MODIFIED
 
 KINDS: Final = MODIFIED + 1

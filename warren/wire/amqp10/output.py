@@ -9,9 +9,9 @@ from typing import Final, final
 
 from mypy_extensions import i32, i64
 
+from warren.wire.amqp10.codec.frames import FRAME_HEAD
+from warren.wire.amqp10.codec.performatives import Close, Composite, Detach, End, Error
 from warren.wire.amqp10.errors import ProtocolError
-from warren.wire.amqp10.frames import FRAME_HEAD
-from warren.wire.amqp10.performatives import Close, Composite, Detach, End, Error
 from warren.wire.buffer import BytesWriter, write_i32_be
 
 AMQP_FRAME: Final = 0x02000000

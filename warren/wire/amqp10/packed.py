@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Final
 
+from warren.wire.amqp10.codec.values import Symbol
 from warren.wire.amqp10.transfers import BARE_BYTES, BARE_HEAD
-from warren.wire.amqp10.values import Symbol
 
 RUN: Final = Struct("<QII")
 HEAD: Final = Struct(">IQ")  # of stored form 2

@@ -15,7 +15,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from warren.wire.amqp10.serial import ahead, plus
+from warren.wire.amqp10.codec.serial import ahead, plus
 
 PART_BYTES: Final = 64  # what a part takes beside its bytes
 

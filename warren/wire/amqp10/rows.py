@@ -18,14 +18,14 @@ from typing import Final, final
 
 from mypy_extensions import i32, i64
 
-from warren.wire.amqp10 import codes
-from warren.wire.amqp10.descriptors import MESSAGE_ANNOTATIONS
-from warren.wire.amqp10.message import Sections, list_span
+from warren.wire.amqp10.codec import codes
+from warren.wire.amqp10.codec.descriptors import MESSAGE_ANNOTATIONS
+from warren.wire.amqp10.codec.message import Sections, list_span
+from warren.wire.amqp10.codec.reader import Reader, value_end
+from warren.wire.amqp10.codec.values import Described, Pairs
+from warren.wire.amqp10.codec.writer import write_ulong, write_value
 from warren.wire.amqp10.packed import DATA_HEAD, route_annotations
-from warren.wire.amqp10.reader import Reader, value_end
 from warren.wire.amqp10.transfers import Transfers, payload_at
-from warren.wire.amqp10.values import Described, Pairs
-from warren.wire.amqp10.writer import write_ulong, write_value
 from warren.wire.buffer import (
     BytesWriter,
     read_i32_le,

@@ -23,8 +23,8 @@ from typing import final
 
 from mypy_extensions import i64, mypyc_attr
 
+from warren.wire.amqp10.codec.serial import UINT_MAX, ahead, plus
 from warren.wire.amqp10.deliver import Heads
-from warren.wire.amqp10.serial import UINT_MAX, ahead, plus
 
 
 @final

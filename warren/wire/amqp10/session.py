@@ -17,6 +17,21 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from warren.wire.amqp10.arrivals import Arrivals, Held
+from warren.wire.amqp10.codec.performatives import (
+    AnyTarget,
+    Attach,
+    Begin,
+    DeliveryState,
+    Detach,
+    Disposition,
+    End,
+    Error,
+    Flow,
+    Performative,
+    Source,
+    Transfer,
+)
+from warren.wire.amqp10.codec.serial import UINT_MAX, ahead, plus
 from warren.wire.amqp10.departures import Bodies, Departures
 from warren.wire.amqp10.dispositions import Dispositions
 from warren.wire.amqp10.errors import Condition, ProtocolError, Scope
@@ -45,23 +60,8 @@ from warren.wire.amqp10.link import (
 from warren.wire.amqp10.links import Links
 from warren.wire.amqp10.outcomes import Outcomes
 from warren.wire.amqp10.output import Output, error_of
-from warren.wire.amqp10.performatives import (
-    AnyTarget,
-    Attach,
-    Begin,
-    DeliveryState,
-    Detach,
-    Disposition,
-    End,
-    Error,
-    Flow,
-    Performative,
-    Source,
-    Transfer,
-)
 from warren.wire.amqp10.receiver import Receiver
 from warren.wire.amqp10.sender import QueueCredit, Run, Sender
-from warren.wire.amqp10.serial import UINT_MAX, ahead, plus
 from warren.wire.amqp10.settling import (
     ACCEPTED,
     MODIFIED,

@@ -7,9 +7,15 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from warren.wire.amqp10 import descriptors
-from warren.wire.amqp10.performatives import Accepted, DeliveryState, Modified, Rejected, Released
-from warren.wire.amqp10.performatives import Received as ReceivedState
+from warren.wire.amqp10.codec import descriptors
+from warren.wire.amqp10.codec.performatives import (
+    Accepted,
+    DeliveryState,
+    Modified,
+    Rejected,
+    Released,
+)
+from warren.wire.amqp10.codec.performatives import Received as ReceivedState
 
 # Outcomes, in the order in which one turn's dispositions are written.
 REJECTED: Final = 0

@@ -17,10 +17,10 @@ from typing import Final, final
 
 from mypy_extensions import i32, i64, mypyc_attr
 
-from warren.wire.amqp10 import codes
-from warren.wire.amqp10.descriptors import AMQP_VALUE, DATA, PROPERTIES
-from warren.wire.amqp10.frames import FRAME_HEAD
-from warren.wire.amqp10.message import Sections, fail_sections
+from warren.wire.amqp10.codec import codes
+from warren.wire.amqp10.codec.descriptors import AMQP_VALUE, DATA, PROPERTIES
+from warren.wire.amqp10.codec.frames import FRAME_HEAD
+from warren.wire.amqp10.codec.message import Sections, fail_sections
 from warren.wire.buffer import (
     BytesWriter,
     read_i16_be,

@@ -9,7 +9,7 @@ from typing import final
 
 from mypy_extensions import i64
 
-from warren.wire.amqp10.serial import ahead, plus
+from warren.wire.amqp10.codec.serial import ahead, plus
 
 
 @final

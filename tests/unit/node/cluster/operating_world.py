@@ -15,9 +15,9 @@ from node.resources.alarms import Alarms
 from queues.definitions.arguments import encode_arguments
 from queues.definitions.broker_objects import Queue
 from queues.definitions.members import Member
-from queues.definitions.metadata import Metadata
-from queues.definitions.metadata_commands import Command, DeclareQueue, Found
-from queues.definitions.metadata_outcomes import Created, Outcome
+from queues.definitions.metadata.commands import Command, DeclareQueue, Found
+from queues.definitions.metadata.machine import Metadata
+from queues.definitions.metadata.outcomes import Created, Outcome
 from raft.log_group import METADATA_OWNER
 from tests.unit.node.fake_timers import FakeTimers
 from tests.unit.node.peer_net import PeerNet

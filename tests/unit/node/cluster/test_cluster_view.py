@@ -12,7 +12,7 @@ from node.auth.login import LoginRules
 from node.auth.login_checks import LoginChecks
 from node.auth.passwords import Hashing, hash_password
 from node.management.access import Context
-from node.management.api.health import queue_named
+from node.management.api.operations.health import queue_named
 from node.management.rows import cluster_view, queue_lists
 from node.management.rows.client_view import Chosen
 from node.management.rows.cluster_view import ClusterView
@@ -20,9 +20,9 @@ from node.management.rows.rates import CHANNEL, CONNECTION, CONSUMER, EXCHANGE, 
 from node.management.rows.sampling import Rates
 from node.management.rows.view import ConnectionView, ExchangeView, VhostView
 from node.management.server import make_app
-from queues.definitions.metadata import Metadata
-from queues.definitions.metadata_commands import PutMember
-from queues.definitions.metadata_outcomes import Refused as RefusedCommand
+from queues.definitions.metadata.commands import PutMember
+from queues.definitions.metadata.machine import Metadata
+from queues.definitions.metadata.outcomes import Refused as RefusedCommand
 from tests.unit.node.cluster.operating_world import OperatingWorld
 from tests.unit.node.fake_access import FakeAccess, FakeUser
 from tests.unit.node.fake_broker import FakeBroker, connection_view, node_view, queue_view

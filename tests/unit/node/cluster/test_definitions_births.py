@@ -7,8 +7,8 @@ import pytest
 
 from node.cluster.definitions.definitions_store import BIRTHS_OWNER, Births
 from queues.definitions.broker_objects import Queue, Uid
-from queues.definitions.metadata import Metadata
-from queues.definitions.metadata_snapshot import BadSnapshot
+from queues.definitions.metadata.machine import Metadata
+from queues.definitions.metadata.snapshot import BadSnapshot
 
 
 class Log:

@@ -13,12 +13,12 @@ from node.cluster.definitions.definitions_frames import (
 from node.cluster.definitions.definitions_interface import TIMED_OUT
 from node.cluster.definitions.definitions_outbox import ANSWER_MS, LAG_MS, WINDOW, Outbox
 from node.events.authors import Author
-from queues.definitions import metadata_commands as commands
 from queues.definitions.broker_objects import Destination, Uid
 from queues.definitions.members import Process
-from queues.definitions.metadata_cluster import Batches
-from queues.definitions.metadata_commands import Command, Numbered
-from queues.definitions.metadata_outcomes import NOTHING_DELETED, Batched, Deleted, Outcome, Refused
+from queues.definitions.metadata import commands
+from queues.definitions.metadata.cluster import Batches
+from queues.definitions.metadata.commands import Command, Numbered
+from queues.definitions.metadata.outcomes import NOTHING_DELETED, Batched, Deleted, Outcome, Refused
 from warren.wire.errors import ReplyCode
 from warren.wire.peer.codes import PeerFault
 

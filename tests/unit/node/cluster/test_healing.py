@@ -6,8 +6,8 @@ import asyncio
 from node.cluster.membership.member_changes import Refused as Refusal
 from node.cluster.queues.healing import Healing
 from queues.definitions.broker_objects import Queue
-from queues.definitions.metadata_commands import SetQueueMembers
-from queues.definitions.metadata_outcomes import Refused
+from queues.definitions.metadata.commands import SetQueueMembers
+from queues.definitions.metadata.outcomes import Refused
 from tests.unit.node.cluster.operating_world import OperatingWorld
 from warren.wire.errors import ReplyCode
 

@@ -10,7 +10,7 @@ import pytest
 from node.cluster.membership.leaving import STOP_S, Leaving
 from node.cluster.membership.member_changes import Refused
 from node.operations.resetting import MARK
-from queues.definitions import metadata_outcomes as outcomes
+from queues.definitions.metadata import outcomes
 from tests.unit.node.cluster.operating_world import OperatingWorld
 from warren.storage.disk import OsDisk
 from warren.wire.errors import ReplyCode

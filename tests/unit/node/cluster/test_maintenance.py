@@ -7,7 +7,7 @@ import pytest
 from node.cluster.membership.member_changes import Refused
 from node.cluster.services import maintenance
 from node.cluster.services.maintenance import REASON, MaintenanceRequests, Report
-from queues.definitions.metadata_commands import PutMember
+from queues.definitions.metadata.commands import PutMember
 from tests.unit.node.cluster.operating_world import OperatingWorld
 
 

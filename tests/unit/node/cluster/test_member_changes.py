@@ -8,7 +8,7 @@ import pytest
 from node.cluster.membership import member_changes as membership
 from node.cluster.membership.member_changes import Membership, QueueResult, Refused, every_queue
 from node.cluster.services.status_channel import NoAnswer
-from queues.definitions.metadata_commands import PutMember, RemoveMember, SetQueueMembers
+from queues.definitions.metadata.commands import PutMember, RemoveMember, SetQueueMembers
 from queues.placement.regrouping import IS_MEMBER, LAST_MEMBER, NO_MAJORITY, NOT_RUNNING
 from tests.unit.node.cluster.operating_world import OperatingWorld
 

@@ -12,13 +12,13 @@ from node.cluster.queues.mirror_proposals import CLOSED_MS, LOST_MS, ROUND_MS, M
 from node.cluster.queues.mirrors import ring_view
 from node.events.events import Events
 from queues.definitions.broker_objects import MirrorView, Queue, Uid
-from queues.definitions.metadata_commands import (
+from queues.definitions.metadata.commands import (
     DeleteQueue,
     PutPolicy,
     RemoveMember,
     SetMirrorView,
 )
-from queues.definitions.metadata_outcomes import Refused
+from queues.definitions.metadata.outcomes import Refused
 from queues.definitions.mirror_policy import MirrorPolicy
 from raft.ring_view import RingView
 from tests.unit.node.cluster.operating_world import OperatingWorld

@@ -8,7 +8,7 @@ import pytest
 
 from node.cluster.queues.placing import Placing
 from queues.definitions.arguments import encode_arguments
-from queues.definitions.metadata_commands import (
+from queues.definitions.metadata.commands import (
     Batch,
     Command,
     DeclareQueue,

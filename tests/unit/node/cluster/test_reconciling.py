@@ -7,7 +7,7 @@ from random import Random
 from node.cluster.coordination.coordination_interface import NoCoordination, OnHeld
 from node.cluster.queues.reconciling import IDLE_MS, SETTLED_MS, Reconciling, Rules
 from queues.definitions.broker_objects import Queue
-from queues.definitions.metadata_commands import PutMember, PutPolicy, RemoveMember
+from queues.definitions.metadata.commands import PutMember, PutPolicy, RemoveMember
 from tests.unit.node.cluster.operating_world import OperatingWorld, member
 
 SECOND = 1000

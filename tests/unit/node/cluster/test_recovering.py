@@ -10,7 +10,7 @@ from node.cluster.membership.member_changes import Refused
 from node.cluster.queues.recovering import TERM_GAP, Recovered, Recovering
 from node.cluster.queues.recovering_many import HAS_MAJORITY, NO_MEMBER, RecoveringMany
 from queues.definitions.broker_objects import Queue
-from queues.definitions.metadata_commands import RecoverQueue, RemoveMember
+from queues.definitions.metadata.commands import RecoverQueue, RemoveMember
 from raft.entries import TERM_MAX
 from tests.unit.node.cluster.operating_world import FakeLeaders, OperatingWorld
 

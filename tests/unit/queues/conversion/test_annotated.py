@@ -15,10 +15,10 @@ from tests.unit.wire.frames import message
 from warren.wire.amqp091.deliver import extract
 from warren.wire.amqp091.properties import BasicProperties, decode_properties
 from warren.wire.amqp091.values import Timestamp as Timestamp091
-from warren.wire.amqp10.message import Sections
-from warren.wire.amqp10.performatives import Header, Properties
+from warren.wire.amqp10.codec.message import Sections
+from warren.wire.amqp10.codec.performatives import Header, Properties
+from warren.wire.amqp10.codec.values import Array, Symbol, Timestamp, UInt, ULong
 from warren.wire.amqp10.transfers import payload_at, store
-from warren.wire.amqp10.values import Array, Symbol, Timestamp, UInt, ULong
 
 BARE = Properties(subject="s").encoded() + section(DATA, b"body")
 HEAD = Header(durable=True, ttl=9).encoded() + section(DELIVERY_ANNOTATIONS, {Symbol("x-to"): 1})

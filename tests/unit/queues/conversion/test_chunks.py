@@ -8,9 +8,9 @@ from queues.conversion.chunks import in_form_1, names_for, names_of
 from queues.message import FORMAT_091, FORMAT_10, Chunk
 from tests.unit.queues.messages import bodies_of
 from warren.wire.amqp091.deliver import extract
+from warren.wire.amqp10.codec.values import Described, ULong
+from warren.wire.amqp10.codec.writer import encode_value
 from warren.wire.amqp10.transfers import store
-from warren.wire.amqp10.values import Described, ULong
-from warren.wire.amqp10.writer import encode_value
 
 
 def test_each_message_of_the_run_has_the_names_of_its_chunk() -> None:

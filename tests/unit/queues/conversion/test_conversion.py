@@ -15,12 +15,12 @@ from warren.wire.amqp091 import values as v091
 from warren.wire.amqp091.deliver import build, extract
 from warren.wire.amqp091.fields import encode_table
 from warren.wire.amqp091.properties import BasicProperties, decode_properties
-from warren.wire.amqp10 import values as v10
-from warren.wire.amqp10.descriptors import MESSAGE_ANNOTATIONS
+from warren.wire.amqp10.codec import values as v10
+from warren.wire.amqp10.codec.descriptors import MESSAGE_ANNOTATIONS
+from warren.wire.amqp10.codec.message import Sections, fail_sections
+from warren.wire.amqp10.codec.performatives import Header, Properties
+from warren.wire.amqp10.codec.writer import encode_value
 from warren.wire.amqp10.errors import Condition, ProtocolError
-from warren.wire.amqp10.message import Sections, fail_sections
-from warren.wire.amqp10.performatives import Header, Properties
-from warren.wire.amqp10.writer import encode_value
 
 SOME_UUID = UUID("00112233-4455-6677-8899-aabbccddeeff")
 

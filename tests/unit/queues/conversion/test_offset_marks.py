@@ -6,14 +6,14 @@ from itertools import accumulate
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.amqp10.stream_source import MARKS, with_offsets
+from node.amqp10.links.stream_source import MARKS, with_offsets
 from queues.conversion.annotated import annotated_form_10
 from queues.message import FORMAT_10, Chunk
 from queues.queue_host import View
 from warren.client.message import Message, decode_message
+from warren.wire.amqp10.codec.values import ULong
+from warren.wire.amqp10.codec.writer import encode_value
 from warren.wire.amqp10.transfers import payload_at, store
-from warren.wire.amqp10.values import ULong
-from warren.wire.amqp10.writer import encode_value
 
 MARK = b"\x12\x34"  # of a dead letter, in place of the channel
 MESSAGES = st.builds(

@@ -2,8 +2,8 @@
 
 from hypothesis import strategies as st
 
-from queues.definitions import metadata_commands as commands
-from queues.definitions.metadata_commands import Batch, Command
+from queues.definitions.metadata import commands
+from queues.definitions.metadata.commands import Batch, Command
 from tests.unit.queues.definitions.steps import (
     bind,
     declare_exchange,

@@ -1,12 +1,12 @@
 """Short ways to give commands to a metadata machine, with a router that follows its changes."""
 
-from queues.definitions import metadata_commands as commands
 from queues.definitions.arguments import encode_arguments
 from queues.definitions.broker_objects import Binding, Destination, Exchange, Queue
-from queues.definitions.metadata import Metadata
-from queues.definitions.metadata_commands import Command
-from queues.definitions.metadata_outcomes import Change, Created, Outcome, Refused
-from queues.definitions.metadata_vhost import VHost
+from queues.definitions.metadata import commands
+from queues.definitions.metadata.commands import Command
+from queues.definitions.metadata.machine import Metadata
+from queues.definitions.metadata.outcomes import Change, Created, Outcome, Refused
+from queues.definitions.metadata.vhost import VHost
 from queues.definitions.queue_arguments import QUEUE_TYPE, QUORUM
 from queues.definitions.retroactive import ring_name
 from queues.routing.router import Route, Router

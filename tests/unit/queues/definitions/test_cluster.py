@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from queues.definitions import metadata_commands as commands
 from queues.definitions.broker_objects import Queue, Uid
 from queues.definitions.members import Member, Process, RemovedMember, process_of_connection
-from queues.definitions.metadata import NOT_IN_TURN, Metadata
-from queues.definitions.metadata_commands import BadCommand, Command, Numbered, encode
-from queues.definitions.metadata_entries import decode_entry, encode_entry
-from queues.definitions.metadata_outcomes import (
+from queues.definitions.metadata import commands
+from queues.definitions.metadata.commands import BadCommand, Command, Numbered, encode
+from queues.definitions.metadata.entries import decode_entry, encode_entry
+from queues.definitions.metadata.machine import NOT_IN_TURN, Metadata
+from queues.definitions.metadata.outcomes import (
     Added,
     Batched,
     Created,
@@ -24,7 +24,7 @@ from queues.definitions.metadata_outcomes import (
     Removed,
     Replaced,
 )
-from queues.definitions.metadata_rows import batches_of
+from queues.definitions.metadata.rows import batches_of
 from tests.unit.queues.definitions.steps import Steps, declare_queue
 
 CLUSTER = 0xABC

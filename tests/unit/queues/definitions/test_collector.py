@@ -2,8 +2,8 @@
 
 import gc
 
-from queues.definitions.metadata import Metadata
-from queues.definitions.metadata_commands import Command
+from queues.definitions.metadata.commands import Command
+from queues.definitions.metadata.machine import Metadata
 from queues.routing.router import Router
 from tests.unit.queues.definitions.steps import bind, declare_queue
 

@@ -5,12 +5,11 @@ from typing import get_args
 
 import pytest
 
-from queues.definitions import metadata_commands as commands
 from queues.definitions.arguments import encode_arguments
 from queues.definitions.broker_objects import Destination, MirrorView, Uid
 from queues.definitions.members import Member
-from queues.definitions.metadata import Metadata
-from queues.definitions.metadata_commands import (
+from queues.definitions.metadata import commands
+from queues.definitions.metadata.commands import (
     BadCommand,
     Batch,
     Command,
@@ -18,6 +17,7 @@ from queues.definitions.metadata_commands import (
     encode,
     may_grow,
 )
+from queues.definitions.metadata.machine import Metadata
 
 Commands = tuple[Command, ...]
 ARGUMENTS = encode_arguments({"x-expires": 5})

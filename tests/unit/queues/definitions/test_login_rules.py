@@ -2,7 +2,6 @@
 
 import pytest
 
-from queues.definitions import metadata_commands as commands
 from queues.definitions.arguments import decode_arguments
 from queues.definitions.broker_objects import (
     Definition,
@@ -12,8 +11,9 @@ from queues.definitions.broker_objects import (
     TopicPermission,
     VhostEntry,
 )
-from queues.definitions.metadata import Metadata
-from queues.definitions.metadata_outcomes import (
+from queues.definitions.metadata import commands
+from queues.definitions.metadata.machine import Metadata
+from queues.definitions.metadata.outcomes import (
     Added,
     Created,
     Deleted,

@@ -4,7 +4,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from queues.definitions import metadata_commands as commands
 from queues.definitions.broker_objects import (
     FIRST_UID,
     Binding,
@@ -14,9 +13,10 @@ from queues.definitions.broker_objects import (
     Queue,
 )
 from queues.definitions.members import Process
-from queues.definitions.metadata import Metadata
-from queues.definitions.metadata_commands import Batch, Command
-from queues.definitions.metadata_outcomes import (
+from queues.definitions.metadata import commands
+from queues.definitions.metadata.commands import Batch, Command
+from queues.definitions.metadata.machine import Metadata
+from queues.definitions.metadata.outcomes import (
     Added,
     Batched,
     Created,
@@ -27,7 +27,7 @@ from queues.definitions.metadata_outcomes import (
     Removed,
     Replaced,
 )
-from queues.definitions.metadata_snapshot import BadSnapshot
+from queues.definitions.metadata.snapshot import BadSnapshot
 from tests.unit.queues.definitions.histories import bindings, histories, links, names
 from tests.unit.queues.definitions.steps import (
     Steps,

@@ -1,9 +1,9 @@
 """The next view of a mirrored queue, and the command that makes it the present one."""
 
-from queues.definitions import metadata_commands as commands
 from queues.definitions.broker_objects import MirrorView, Queue, Uid
-from queues.definitions.metadata import Metadata
-from queues.definitions.metadata_outcomes import Created, Exists, Replaced
+from queues.definitions.metadata import commands
+from queues.definitions.metadata.machine import Metadata
+from queues.definitions.metadata.outcomes import Created, Exists, Replaced
 from queues.definitions.mirror_policy import Wanted
 from queues.definitions.mirror_views import LeaderReport, next_view
 from raft.ring_view import RingView

@@ -2,10 +2,10 @@
 
 import pytest
 
-from queues.definitions import metadata_commands as commands
 from queues.definitions.broker_objects import Destination
-from queues.definitions.metadata_commands import Command
-from queues.definitions.metadata_outcomes import Created, Deleted, Exists
+from queues.definitions.metadata import commands
+from queues.definitions.metadata.commands import Command
+from queues.definitions.metadata.outcomes import Created, Deleted, Exists
 from tests.unit.queues.definitions.steps import (
     Steps,
     bind,

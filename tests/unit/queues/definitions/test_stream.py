@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from queues.definitions import metadata_commands as commands
 from queues.definitions.broker_objects import Binding, Definition, Exchange, Queue
 from queues.definitions.members import Member, Process
-from queues.definitions.metadata import Metadata
-from queues.definitions.metadata_commands import Command
-from queues.definitions.metadata_outcomes import Added, Change, Removed, Replaced
-from queues.definitions.metadata_snapshot import BadSnapshot
-from queues.definitions.metadata_stream import StateBuilder, StateStream, become
+from queues.definitions.metadata import commands
+from queues.definitions.metadata.commands import Command
+from queues.definitions.metadata.machine import Metadata
+from queues.definitions.metadata.outcomes import Added, Change, Removed, Replaced
+from queues.definitions.metadata.snapshot import BadSnapshot
+from queues.definitions.metadata.stream import StateBuilder, StateStream, become
 from queues.routing.router import Router
 from tests.unit.queues.definitions.histories import histories
 from tests.unit.queues.definitions.steps import Steps, bind, declare_queue

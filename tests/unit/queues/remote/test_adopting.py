@@ -10,10 +10,10 @@ from queues.machine.commands import (
     Get,
     consumer_key,
 )
+from queues.machine.consuming.numbered_sessions import Resume
 from queues.machine.effects import Delivers
 from queues.machine.fifo import Fifo
 from queues.machine.fifo_snapshot import decode_fifo, encode_fifo
-from queues.machine.numbered_sessions import Resume
 from queues.queue_host import SessionSink
 from tests.unit.queues.classic_harness import Harness
 from tests.unit.queues.effect_rows import spread

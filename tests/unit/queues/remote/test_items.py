@@ -3,7 +3,7 @@
 import pytest
 
 from queues.machine.commands import Get, SessionId, decode
-from queues.machine.numbered_sessions import Resume
+from queues.machine.consuming.numbered_sessions import Resume
 from queues.remote.items import (
     BODIES,
     COMMAND,

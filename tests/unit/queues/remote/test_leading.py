@@ -11,7 +11,7 @@ from queues.machine.commands import (
     SessionId,
     consumer_key,
 )
-from queues.machine.numbered_sessions import Resume
+from queues.machine.consuming.numbered_sessions import Resume
 from queues.machine.options import Options
 from queues.remote.home import SessionStubs
 from queues.remote.items import (

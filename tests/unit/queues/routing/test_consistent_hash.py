@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from queues.definitions.broker_objects import Binding, Destination, Uid
-from queues.definitions.metadata import Metadata
-from queues.definitions.metadata_outcomes import Created
+from queues.definitions.metadata.machine import Metadata
+from queues.definitions.metadata.outcomes import Created
 from queues.routing.consistent_hash import ConsistentHash
 from queues.routing.router import Router
 from tests.unit.queues.definitions.steps import Steps, bind, declare_exchange, link, unbinding

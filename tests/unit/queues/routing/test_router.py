@@ -3,9 +3,9 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from queues.definitions import metadata_commands as commands
 from queues.definitions.broker_objects import Destination, Exchange
-from queues.definitions.metadata_vhost import VHost
+from queues.definitions.metadata import commands
+from queues.definitions.metadata.vhost import VHost
 from queues.routing.router import HUBS_AT_ONCE, KEYS_AT_ONCE, UNFINISHED_MAX, Route, Router, Walk
 from queues.routing.topic import words_of
 from tests.unit.queues.definitions.steps import (

@@ -3,16 +3,16 @@
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from warren.wire.amqp10.performatives import (
+from warren.wire.amqp10.codec.performatives import (
     Composite,
     Header,
     Properties,
     Transfer,
     read_performative,
 )
-from warren.wire.amqp10.reader import Reader
-from warren.wire.amqp10.values import Described, Symbol, UInt, ULong
-from warren.wire.amqp10.writer import encode_value
+from warren.wire.amqp10.codec.reader import Reader
+from warren.wire.amqp10.codec.values import Described, Symbol, UInt, ULong
+from warren.wire.amqp10.codec.writer import encode_value
 
 BOUNDED = settings(max_examples=30, deadline=None, database=None)
 

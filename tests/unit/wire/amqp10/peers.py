@@ -4,6 +4,21 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from warren.wire.amqp10.codec.performatives import (
+    Attach,
+    Begin,
+    Composite,
+    Flow,
+    Open,
+    Performative,
+    SaslInit,
+    Source,
+    Target,
+    Transfer,
+    read_performative,
+    read_sasl_frame,
+)
+from warren.wire.amqp10.codec.reader import Reader
 from warren.wire.amqp10.connection import Connection
 from warren.wire.amqp10.departures import Bodies
 from warren.wire.amqp10.events import (
@@ -18,21 +33,6 @@ from warren.wire.amqp10.events import (
 from warren.wire.amqp10.handshake import AMQP_HEADER, SASL_HEADER
 from warren.wire.amqp10.limits import Limits
 from warren.wire.amqp10.link import Link
-from warren.wire.amqp10.performatives import (
-    Attach,
-    Begin,
-    Composite,
-    Flow,
-    Open,
-    Performative,
-    SaslInit,
-    Source,
-    Target,
-    Transfer,
-    read_performative,
-    read_sasl_frame,
-)
-from warren.wire.amqp10.reader import Reader
 from warren.wire.amqp10.sender import Run
 from warren.wire.amqp10.session import Session
 from warren.wire.amqp10.transfers import payload_at, store

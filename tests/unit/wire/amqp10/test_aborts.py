@@ -11,9 +11,9 @@ from tests.unit.wire.amqp10.peers import (
     write_all,
 )
 from warren.wire.amqp10.arrivals import Received
+from warren.wire.amqp10.codec.performatives import Detach, Flow, Performative, Transfer
 from warren.wire.amqp10.errors import Condition, ProtocolError, Scope
 from warren.wire.amqp10.link import Link
-from warren.wire.amqp10.performatives import Detach, Flow, Performative, Transfer
 from warren.wire.amqp10.session import Session
 
 LARGE = data_section(b"x" * 3_000)

@@ -3,9 +3,9 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from warren.wire.amqp10.codec.serial import MASK, UINT_MAX, plus
 from warren.wire.amqp10.receiver import Receiver
 from warren.wire.amqp10.sender import Run, Sender
-from warren.wire.amqp10.serial import MASK, UINT_MAX, plus
 
 BOUNDED = settings(max_examples=100, deadline=None, database=None)
 NEAR_THE_WRAP = st.integers(min_value=-300, max_value=300).map(lambda number: number & MASK)

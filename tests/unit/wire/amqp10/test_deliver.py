@@ -17,13 +17,13 @@ from tests.unit.wire.amqp10.messages import (
     performative_of,
     section,
 )
+from warren.wire.amqp10.codec.message import Sections
+from warren.wire.amqp10.codec.performatives import Header, Transfer
+from warren.wire.amqp10.codec.values import Described, Symbol, ULong
+from warren.wire.amqp10.codec.writer import encode_value
 from warren.wire.amqp10.deliver import TAG_MAX, Heads, write_piece, write_transfers
 from warren.wire.amqp10.errors import ProtocolError
-from warren.wire.amqp10.message import Sections
-from warren.wire.amqp10.performatives import Header, Transfer
 from warren.wire.amqp10.transfers import store
-from warren.wire.amqp10.values import Described, Symbol, ULong
-from warren.wire.amqp10.writer import encode_value
 from warren.wire.buffer import BytesWriter
 
 ROUTE: dict[str, object] = {"x-exchange": "amq.topic", "x-routing-key": "a.b"}

@@ -5,16 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.wire.amqp10.messages import BOUNDED, frame, frames_of, performative_of
-from warren.wire.amqp10.descriptors import ACCEPTED, MODIFIED, REJECTED, RELEASED
-from warren.wire.amqp10.dispositions import (
-    ABSENT,
-    NO_STATE,
-    Dispositions,
-    DispositionScanner,
-    write_disposition,
-    write_flow,
-)
-from warren.wire.amqp10.performatives import (
+from warren.wire.amqp10.codec.descriptors import ACCEPTED, MODIFIED, REJECTED, RELEASED
+from warren.wire.amqp10.codec.performatives import (
     Accepted,
     Composite,
     DeliveryState,
@@ -25,6 +17,14 @@ from warren.wire.amqp10.performatives import (
     Received,
     Rejected,
     Released,
+)
+from warren.wire.amqp10.dispositions import (
+    ABSENT,
+    NO_STATE,
+    Dispositions,
+    DispositionScanner,
+    write_disposition,
+    write_flow,
 )
 from warren.wire.buffer import BytesWriter
 

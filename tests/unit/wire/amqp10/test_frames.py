@@ -3,8 +3,8 @@
 import pytest
 
 from tests.unit.wire.amqp10.messages import frame
+from warren.wire.amqp10.codec.frames import AMQP, FRAME_HEAD, SASL, FrameScanner
 from warren.wire.amqp10.errors import Condition, ProtocolError, Scope
-from warren.wire.amqp10.frames import AMQP, FRAME_HEAD, SASL, FrameScanner
 
 
 def test_a_frame_is_found_where_it_begins() -> None:

@@ -7,17 +7,7 @@ import pytest
 
 from tests.unit.wire.amqp10.peers import MESSAGE, SENDER, Raw, data_section, frame, parse, run_of
 from warren.wire.amqp10.arrivals import Received
-from warren.wire.amqp10.events import (
-    AttachRequested,
-    Closed,
-    Ended,
-    Event,
-    Failed,
-    LoginRequested,
-    OpenRequested,
-)
-from warren.wire.amqp10.limits import Limits
-from warren.wire.amqp10.performatives import (
+from warren.wire.amqp10.codec.performatives import (
     Accepted,
     Attach,
     Begin,
@@ -34,8 +24,18 @@ from warren.wire.amqp10.performatives import (
     Target,
     Transfer,
 )
+from warren.wire.amqp10.codec.serial import MASK, UINT_MAX
+from warren.wire.amqp10.events import (
+    AttachRequested,
+    Closed,
+    Ended,
+    Event,
+    Failed,
+    LoginRequested,
+    OpenRequested,
+)
+from warren.wire.amqp10.limits import Limits
 from warren.wire.amqp10.sender import Run
-from warren.wire.amqp10.serial import MASK, UINT_MAX
 
 T = TypeVar("T")
 

@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from tests.unit.wire.amqp10.messages import BOUNDED, frame, message, messages, transfer
 from tests.unit.wire.amqp10.test_transfers import infos, payloads
+from warren.wire.amqp10.codec.message import Sections
+from warren.wire.amqp10.codec.performatives import Transfer
 from warren.wire.amqp10.gather import LINKS_MAX, Gathered, TransferGatherer
-from warren.wire.amqp10.message import Sections
-from warren.wire.amqp10.performatives import Transfer
 from warren.wire.amqp10.transfers import STOP_ODD, STOP_SHORT, Transfers, TransferScanner
 
 FRAME_MAX = 4096

@@ -20,8 +20,7 @@ from tests.unit.wire.amqp10.messages import (
     messages,
     section,
 )
-from warren.wire.amqp10.errors import Condition, ProtocolError, Scope
-from warren.wire.amqp10.message import (
+from warren.wire.amqp10.codec.message import (
     CORRELATION_ID,
     INFO_ANNOTATIONS,
     INFO_DURABLE,
@@ -38,10 +37,11 @@ from warren.wire.amqp10.message import (
     Sections,
     check,
 )
-from warren.wire.amqp10.performatives import Header, Properties
-from warren.wire.amqp10.reader import decode_value
-from warren.wire.amqp10.values import Described, Symbol, UInt, ULong
-from warren.wire.amqp10.writer import encode_value
+from warren.wire.amqp10.codec.performatives import Header, Properties
+from warren.wire.amqp10.codec.reader import decode_value
+from warren.wire.amqp10.codec.values import Described, Symbol, UInt, ULong
+from warren.wire.amqp10.codec.writer import encode_value
+from warren.wire.amqp10.errors import Condition, ProtocolError, Scope
 
 FULL = [
     Header(durable=True, priority=9, ttl=1000).encoded(),

@@ -19,6 +19,8 @@ from tests.unit.wire.amqp10.peers import (
     run_of,
 )
 from warren.wire.amqp10.arrivals import Received
+from warren.wire.amqp10.codec.performatives import Source, Target
+from warren.wire.amqp10.codec.serial import MASK, ahead
 from warren.wire.amqp10.events import (
     AttachRequested,
     Event,
@@ -30,9 +32,7 @@ from warren.wire.amqp10.events import (
 )
 from warren.wire.amqp10.limits import Limits
 from warren.wire.amqp10.link import Link
-from warren.wire.amqp10.performatives import Source, Target
 from warren.wire.amqp10.sender import Run
-from warren.wire.amqp10.serial import MASK, ahead
 from warren.wire.amqp10.session import Session
 from warren.wire.amqp10.settling import ACCEPTED
 from warren.wire.amqp10.transfers import store

@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from warren.wire.amqp10 import codes, performatives
-from warren.wire.amqp10.errors import Condition, ProtocolError
-from warren.wire.amqp10.performatives import (
+from warren.wire.amqp10.codec import codes, performatives
+from warren.wire.amqp10.codec.performatives import (
     Accepted,
     Attach,
     Begin,
@@ -34,9 +33,10 @@ from warren.wire.amqp10.performatives import (
     read_performative,
     read_sasl_frame,
 )
-from warren.wire.amqp10.reader import Reader
-from warren.wire.amqp10.values import Array, Described, Symbol, UInt, ULong
-from warren.wire.amqp10.writer import encode_value
+from warren.wire.amqp10.codec.reader import Reader
+from warren.wire.amqp10.codec.values import Array, Described, Symbol, UInt, ULong
+from warren.wire.amqp10.codec.writer import encode_value
+from warren.wire.amqp10.errors import Condition, ProtocolError
 
 BOUNDED = settings(max_examples=30, deadline=None, database=None)
 ROOT = Path(__file__).resolve().parents[4]

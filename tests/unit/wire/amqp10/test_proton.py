@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from tests.unit.wire.amqp10.messages import BOUNDED, messages
 from tests.unit.wire.amqp10.test_values import scalars, typed
-from warren.wire.amqp10.message import Sections
-from warren.wire.amqp10.reader import decode_value
-from warren.wire.amqp10.values import (
+from warren.wire.amqp10.codec.message import Sections
+from warren.wire.amqp10.codec.reader import decode_value
+from warren.wire.amqp10.codec.values import (
     Array,
     Byte,
     Char,
@@ -28,7 +28,7 @@ from warren.wire.amqp10.values import (
     ULong,
     UShort,
 )
-from warren.wire.amqp10.writer import encode_value
+from warren.wire.amqp10.codec.writer import encode_value
 
 proton = pytest.importorskip("proton")
 

@@ -18,6 +18,18 @@ from tests.unit.wire.amqp10.peers import (
     transfer_frame,
 )
 from warren.wire.amqp10.arrivals import Received
+from warren.wire.amqp10.codec.performatives import (
+    Attach,
+    Begin,
+    Close,
+    Detach,
+    Disposition,
+    End,
+    Open,
+    SaslInit,
+    SaslOutcome,
+    SaslResponse,
+)
 from warren.wire.amqp10.errors import Condition
 from warren.wire.amqp10.events import (
     AttachRequested,
@@ -32,18 +44,6 @@ from warren.wire.amqp10.events import (
 )
 from warren.wire.amqp10.handshake import AMQP_HEADER, SASL_HEADER
 from warren.wire.amqp10.limits import Limits
-from warren.wire.amqp10.performatives import (
-    Attach,
-    Begin,
-    Close,
-    Detach,
-    Disposition,
-    End,
-    Open,
-    SaslInit,
-    SaslOutcome,
-    SaslResponse,
-)
 
 SMALL = Limits(max_incoming_window=10, max_link_credit=8, message_bytes_max=100, held_bytes_max=250)
 

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from warren.client import Message
+from warren.wire.amqp10.codec.reader import Reader
+from warren.wire.amqp10.codec.values import Described, ULong
 from warren.wire.amqp10.packed import pack, pack_run, route_annotations
-from warren.wire.amqp10.reader import Reader
 from warren.wire.amqp10.rows import NotOfStream, Samples, StreamRows
 from warren.wire.amqp10.transfers import Transfers, store
-from warren.wire.amqp10.values import Described, ULong
 from warren.wire.buffer import BytesWriter
 
 OFFSET = "x-stream-offset"

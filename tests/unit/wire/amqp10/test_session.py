@@ -20,6 +20,28 @@ from tests.unit.wire.amqp10.peers import (
     write_all,
 )
 from warren.wire.amqp10.arrivals import Received
+from warren.wire.amqp10.codec.performatives import (
+    Accepted,
+    Attach,
+    Begin,
+    Close,
+    Detach,
+    Disposition,
+    End,
+    Error,
+    Flow,
+    Modified,
+    Open,
+    Rejected,
+    Released,
+    SaslInit,
+    Source,
+    Target,
+    TransactionalState,
+    Transfer,
+)
+from warren.wire.amqp10.codec.performatives import Received as ReceivedState
+from warren.wire.amqp10.codec.serial import MASK, UINT_MAX
 from warren.wire.amqp10.errors import Condition, ProtocolError, Scope
 from warren.wire.amqp10.events import (
     AttachRequested,
@@ -43,28 +65,6 @@ from warren.wire.amqp10.events import (
 from warren.wire.amqp10.handshake import AMQP_HEADER, SASL_HEADER
 from warren.wire.amqp10.limits import Limits
 from warren.wire.amqp10.link import Link
-from warren.wire.amqp10.performatives import (
-    Accepted,
-    Attach,
-    Begin,
-    Close,
-    Detach,
-    Disposition,
-    End,
-    Error,
-    Flow,
-    Modified,
-    Open,
-    Rejected,
-    Released,
-    SaslInit,
-    Source,
-    Target,
-    TransactionalState,
-    Transfer,
-)
-from warren.wire.amqp10.performatives import Received as ReceivedState
-from warren.wire.amqp10.serial import MASK, UINT_MAX
 from warren.wire.amqp10.session import Session
 from warren.wire.amqp10.settling import (
     ACCEPTED,

@@ -13,11 +13,7 @@ from tests.unit.wire.amqp10.peers import (
     only,
     parse,
 )
-from warren.wire.amqp10.errors import Condition, ProtocolError, Scope
-from warren.wire.amqp10.events import SessionFailed
-from warren.wire.amqp10.handshake import AMQP_HEADER, SASL_HEADER
-from warren.wire.amqp10.link import DETACHING
-from warren.wire.amqp10.performatives import (
+from warren.wire.amqp10.codec.performatives import (
     Attach,
     Begin,
     Close,
@@ -32,6 +28,10 @@ from warren.wire.amqp10.performatives import (
     Source,
     Target,
 )
+from warren.wire.amqp10.errors import Condition, ProtocolError, Scope
+from warren.wire.amqp10.events import SessionFailed
+from warren.wire.amqp10.handshake import AMQP_HEADER, SASL_HEADER
+from warren.wire.amqp10.link import DETACHING
 from warren.wire.amqp10.settling import (
     MODIFIED,
     REJECTED,

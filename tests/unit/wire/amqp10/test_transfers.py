@@ -19,17 +19,17 @@ from tests.unit.wire.amqp10.messages import (
     transfer,
     wide_transfer,
 )
-from warren.wire.amqp10.errors import ProtocolError, Scope
-from warren.wire.amqp10.frames import FrameScanner
-from warren.wire.amqp10.message import INFO_DURABLE, INFO_PRIORITY, INFO_TTL, Sections
-from warren.wire.amqp10.performatives import (
+from warren.wire.amqp10.codec.frames import FrameScanner
+from warren.wire.amqp10.codec.message import INFO_DURABLE, INFO_PRIORITY, INFO_TTL, Sections
+from warren.wire.amqp10.codec.performatives import (
     Accepted,
     Begin,
     Header,
     Transfer,
     read_performative,
 )
-from warren.wire.amqp10.reader import Reader
+from warren.wire.amqp10.codec.reader import Reader
+from warren.wire.amqp10.errors import ProtocolError, Scope
 from warren.wire.amqp10.transfers import (
     STOP_ODD,
     STOP_SHORT,

@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.wire.amqp10.messages import BOUNDED
-from warren.wire.amqp10.errors import Condition, ProtocolError
-from warren.wire.amqp10.reader import DEPTH_MAX, Reader, decode_value, value_end
-from warren.wire.amqp10.values import (
+from warren.wire.amqp10.codec.reader import DEPTH_MAX, Reader, decode_value, value_end
+from warren.wire.amqp10.codec.values import (
     Array,
     Byte,
     Char,
@@ -31,7 +30,8 @@ from warren.wire.amqp10.values import (
     ULong,
     UShort,
 )
-from warren.wire.amqp10.writer import encode_value
+from warren.wire.amqp10.codec.writer import encode_value
+from warren.wire.amqp10.errors import Condition, ProtocolError
 
 UUID_1 = UUID(int=1)
 

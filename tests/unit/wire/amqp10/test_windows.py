@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from warren.wire.amqp10.serial import MASK, UINT_MAX, ahead, plus
+from warren.wire.amqp10.codec.serial import MASK, UINT_MAX, ahead, plus
 from warren.wire.amqp10.windows import IncomingWindow, OutgoingWindow
 
 BOUNDED = settings(max_examples=80, deadline=None, database=None)

@@ -1,0 +1,1 @@
+"""`warren bench`: load, its arguments, and the table that it prints."""

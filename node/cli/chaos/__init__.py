@@ -1,0 +1,1 @@
+"""`warren chaos`: campaigns that break a cluster, and their arguments."""

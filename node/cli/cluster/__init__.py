@@ -1,0 +1,1 @@
+"""Commands of `warrenctl` about the cluster."""

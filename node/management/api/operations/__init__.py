@@ -1,0 +1,1 @@
+"""HTTP resources for operators: nodes, the cluster, health, events and controls."""

@@ -1,0 +1,1 @@
+"""Schemas of the resources in `node.management.api.operations`."""

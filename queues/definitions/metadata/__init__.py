@@ -1,0 +1,1 @@
+"""The metadata machine of a cluster: its objects, commands, rows and snapshots."""
