@@ -100,7 +100,11 @@ def _counts(overview: Mapping[str, object]) -> dict[str, object]:
     for key in ("object_totals", "queue_totals"):
         part = overview.get(key)
         counts.update(part if isinstance(part, dict) else {})
-    return {name.replace("_", " "): count for name, count in counts.items()}
+    return {
+        name.replace("_", " "): count
+        for name, count in counts.items()
+        if not name.endswith("_details")  # Rates.
+    }
 
 
 def _listeners(node: Mapping[str, object]) -> list[str]:

@@ -24,7 +24,6 @@ from warren.client import (
     Connection,
     Consumer,
     Delivery,
-    LoginFailed,
     Message,
     Publisher,
     connect,
@@ -55,9 +54,6 @@ def main(options: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     except (UsageError, ValueError) as error:
         print(f"warren: {error}", file=err)
         return EXIT_USAGE
-    except LoginFailed as error:
-        print(f"warren: the broker refused the login: {error}", file=err)
-        return EXIT_REFUSED
     except (ClientError, NotAccepted) as error:
         print(f"warren: {error}", file=err)
         return EXIT_REFUSED
@@ -180,6 +176,12 @@ def message_of(options: argparse.Namespace, body: bytes) -> Message:
 
 async def get(connection: Connection, options: argparse.Namespace, out: TextIO) -> None:
     """Print up to `count` messages of a queue; they leave it, unless they are to be kept."""
+    management = await connection.management()
+    if (await management.queue(options.queue)).get("type") == "stream":
+        raise UsageError(
+            f"queue {options.queue} is a stream, from which no message is taken: "
+            f"warren tail {options.queue} --offset first"
+        )
     consumer = await connection.consumer(f"/queues/{quote(options.queue, '')}", credit=0)
     held: list[Delivery] = []
     left = options.count

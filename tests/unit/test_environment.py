@@ -51,7 +51,8 @@ def test_an_environment_that_runs_the_sources_needs_no_pip(tmp_path: Path) -> No
         timeout=30,
         check=False,
     )
-    assert done.stdout.startswith(b"warren "), done.stderr.decode()
+    version = environment.project()["project"]["version"]
+    assert done.stdout.decode() == f"warren {version}\n", done.stderr.decode()
 
 
 def test_metadata_is_made_without_mypyc(tmp_path: Path) -> None:

@@ -254,6 +254,7 @@ def test_status_names_alarms_and_listeners(capsys: pytest.CaptureFixture[str]) -
         assert "".join(f"Alarm\t{each}\n" for each in details) in printed
         assert "Listener\tamqp 0.0.0.0:5672\n" in printed
         assert "Messages ready\t4\n" in printed
+        assert "details" not in printed
 
     with_node(test, broker)
 
