@@ -11,6 +11,7 @@ the rounds with its range.
     four        four queues, four publishers          single      one message in flight
     paced       5,000/s published and consumed        kill        2,000/s, the leader is killed -9
     idle        1,000 queues in which nothing happens
+    hang        2,000/s, the leader is stopped with SIGSTOP
     slow        paced, one follower 200 ms away (Warren alone, behind Toxiproxy)
 """
 
@@ -47,6 +48,7 @@ LEADER: Final = 1  # queues are declared there
 FAR: Final = 2
 KILL_AFTER_S: Final = 6.0
 KILL_LASTS_S: Final = 14.0
+HANG_LASTS_S: Final = 4.0  # until the leader that was stopped continues
 PLACES: Final = {"near": LEADER, "far": FAR}
 
 
@@ -79,9 +81,10 @@ ROWS: Final = (
     Row("paced", (publisher(), consumer().replace("ack=100", "ack=20")), "--rate 5000"),
 )
 KILL: Final = Row("kill", (publisher(),), "--rate 2000", figure="max_confirm_gap_ms")
+HANG: Final = Row("hang", (publisher(),), "--rate 2000", figure="max_confirm_gap_ms")
 SLOW: Final = Row("slow", (publisher(), consumer().replace("ack=100", "ack=20")), "--rate 5000")
 IDLE: Final = "idle"
-NAMES: Final = (*(row.name for row in ROWS), KILL.name, IDLE, SLOW.name)
+NAMES: Final = (*(row.name for row in ROWS), KILL.name, HANG.name, IDLE, SLOW.name)
 
 
 @dataclass
@@ -157,6 +160,28 @@ def run_kill(broker: BrokerCluster, options: argparse.Namespace) -> Figures:
     return figures
 
 
+def run_hang(broker: BrokerCluster, options: argparse.Namespace) -> Figures:
+    """Stop the leader's process under load for a while; the publisher is on another node."""
+    ports = broker.ports()
+    declare(ports[LEADER - 1], [f"{QUEUE}-1"], options.type, options.nodes)
+
+    def hang() -> None:
+        broker.pause(LEADER)
+        time.sleep(HANG_LASTS_S)
+        broker.resume(LEADER)
+
+    hanging = threading.Timer(KILL_AFTER_S, hang)
+    hanging.start()
+    try:
+        answer = bgen(HANG, broker, ports[FAR - 1], options, KILL_LASTS_S)
+    finally:
+        hanging.join()
+        delete(ports[FAR - 1], [f"{QUEUE}-1"])
+    figures = figures_of(HANG, answer)
+    figures.cpu_us_per_message = []  # One of the processes did not run.
+    return figures
+
+
 def run_idle(broker: BrokerCluster, options: argparse.Namespace) -> Figures:
     """CPU of all nodes, in per cent of a core for each, while many queues do nothing."""
     names = [f"{QUEUE}-{number}" for number in range(1, IDLE_QUEUES + 1)]
@@ -192,6 +217,8 @@ def once(name: str, place: str, broker: BrokerCluster, options: argparse.Namespa
     """One row by its name."""
     if name == KILL.name:
         return run_kill(broker, options)
+    if name == HANG.name:
+        return run_hang(broker, options)
     if name == IDLE:
         return run_idle(broker, options)
     row = next(row for row in ROWS if row.name == name)

@@ -50,6 +50,8 @@ class BrokerCluster(Protocol):
     def pids(self) -> list[int]: ...
     def kill9(self, number: int) -> None: ...
     def start_again(self, number: int) -> None: ...
+    def pause(self, number: int) -> None: ...
+    def resume(self, number: int) -> None: ...
     def mirror_all(self) -> None:
         """Have every classic queue mirrored on all nodes."""
 
@@ -108,6 +110,12 @@ class WarrenCluster:
     def start_again(self, number: int) -> None:
         self.cluster.node(number).start()
 
+    def pause(self, number: int) -> None:
+        self.cluster.node(number).pause()
+
+    def resume(self, number: int) -> None:
+        self.cluster.node(number).resume()
+
     def mirror_all(self) -> None:
         policy = {"pattern": "", "apply-to": "queues", "definition": MIRROR_POLICY}
         self.cluster.node(1).api("PUT", "/api/policies/%2F/mirrored", policy)
@@ -157,6 +165,12 @@ class RabbitCluster:
 
     def start_again(self, number: int) -> None:
         self._script("start", number)
+
+    def pause(self, number: int) -> None:
+        os.kill(self._pid(number), signal.SIGSTOP)
+
+    def resume(self, number: int) -> None:
+        os.kill(self._pid(number), signal.SIGCONT)
 
     def mirror_all(self) -> None:
         definition = json.dumps(MIRROR_POLICY)

@@ -85,6 +85,25 @@ def test_publishers_wait_less_than_two_seconds_when_the_leader_is_killed(
     assert waited_s < 2
 
 
+def test_publishers_wait_less_than_two_seconds_while_the_leader_hangs(
+    cluster: ClusterOfNodes,
+) -> None:
+    channel_to(cluster, 1).queue_declare("m-hanging", durable=True)
+    channel = channel_to(cluster, 2)
+    publish(channel, "m-hanging", [b"before"])
+    cluster.node(1).pause()
+    try:
+        began = time.monotonic()
+        publish(channel, "m-hanging", [b"after"])
+        waited_s = time.monotonic() - began
+        assert row(cluster, "m-hanging")["node"] in ("n2", "n3")
+    finally:
+        cluster.node(1).resume()
+    synchronised(cluster, "m-hanging", 2)
+    assert consume(channel_to(cluster, 1), "m-hanging", 2) == [b"before", b"after"]
+    assert waited_s < 2
+
+
 def test_a_mirror_that_came_back_can_lead(cluster: ClusterOfNodes) -> None:
     bodies = filled(cluster, "m-back", COUNT)
     for number in (2, 3, 1):

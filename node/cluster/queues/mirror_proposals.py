@@ -13,10 +13,12 @@ for one view the definitions take one. Who proposes what:
 - a node that stops: that a synchronised mirror leads; without one, that its leader has stopped
   (`ha-promote-on-shutdown` says then whether another mirror may lead).
 
-A node counts as lost when the failure detector does not trust it for `LOST_MS`. When its connection
-has ended, `CLOSED_MS` are enough: the kernel closes the connections of a killed process, and a
-living one connects again within that time. A wrong guess loses no message: a majority decides each
-view, and a leader that is not in the newest one confirms nothing.
+A node whose connection stands and that does not answer is lost once the failure detector suspects
+it (`raft.detector.SILENCE_MS`), as for quorum queues. When its connection has ended, it is lost
+after `CLOSED_MS`: the kernel closes the connections of a killed process, and a living one connects
+again within that time. If no synchronised member would be left, the queue waits for `LOST_MS`. A
+wrong guess loses no message where a synchronised member is left: a majority decides each view, and
+a leader that is not in the newest one confirms nothing.
 
 `tick` gets the time. It looks first at queues of lost members and at queues whose policy has
 changed, and at QUEUES_A_TICK of all others. No I/O.
@@ -133,7 +135,8 @@ class MirrorProposals:
         self._closed: dict[int, int] = {}  # of those, nodes whose connection has ended, since when
         self._were_running: set[int] = set()  # nodes that were trusted at some time
         self._led_definitions = False
-        self._lost: frozenset[int] = frozenset()
+        self._suspected: frozenset[int] = frozenset()  # a synchronised member replaces them
+        self._lost: frozenset[int] = frozenset()  # of those, for LOST_MS
         self._has_mirrored = False  # some queue is mirrored, as far as the last round knows
         self._waiting: list[int] = []  # uids that this round has still to look at
         self._urgent: dict[int, None] = {}  # uids to look at next
@@ -220,11 +223,11 @@ class MirrorProposals:
         """By a clock that does not jump."""
         self._now_ms = now_ms
         self.losses.tick(now_ms)
-        lost = self._look_at_nodes(now_ms)
+        before = (self._suspected, self._lost)
+        self._look_at_nodes(now_ms)
         leads = self._leads_definitions()
-        if lost != self._lost or (leads and not self._led_definitions):
+        if before != (self._suspected, self._lost) or (leads and not self._led_definitions):
             self._urgent.update(dict.fromkeys(self._mirrored()))
-        self._lost = lost
         self._led_definitions = leads
         urgent, self._urgent = self._urgent, {}
         if not self._waiting and now_ms - self._round_ms >= ROUND_MS:
@@ -244,7 +247,8 @@ class MirrorProposals:
             if uid not in known:
                 self._forget(uid)
 
-    def _look_at_nodes(self, now_ms: int) -> frozenset[int]:
+    def _look_at_nodes(self, now_ms: int) -> None:
+        """Note which nodes are lost, and since when."""
         away = []
         for member in self._snapshot.members():
             if self._snapshot.is_running(member.id):
@@ -252,12 +256,14 @@ class MirrorProposals:
             else:
                 away.append(member.id)
         # A node that starts knows nothing yet of those that it is about to connect to.
-        closed = [m for m in away if m in self._were_running and not self._snapshot.has_link(m)]
+        were_running = [m for m in away if m in self._were_running]
+        silent = {m for m in were_running if self._snapshot.has_link(m)}
         self._away = {each: self._away.get(each, now_ms) for each in away}
-        self._closed = {each: self._closed.get(each, now_ms) for each in closed}
-        silent = {m for m, since_ms in self._away.items() if now_ms - since_ms >= LOST_MS}
+        self._closed = {m: self._closed.get(m, now_ms) for m in were_running if m not in silent}
         ended = {m for m, since_ms in self._closed.items() if now_ms - since_ms >= CLOSED_MS}
-        return frozenset(silent | ended)
+        lost = {m for m, since_ms in self._away.items() if now_ms - since_ms >= LOST_MS}
+        self._suspected = frozenset(silent | ended | lost)
+        self._lost = frozenset(lost)
 
     def _mirrored(self) -> Iterable[int]:
         return (int(each.uid) for each in self._snapshot.queues() if self._is_mirrored(each))
@@ -340,7 +346,11 @@ class MirrorProposals:
     def _gone(self, view: RingView) -> frozenset[int]:
         """Members that are lost, or that the cluster has forgotten."""
         known = self._known()
-        return frozenset(m for m in view.members if m in self._lost or m not in known)
+        forgotten = {m for m in view.members if m not in known}
+        gone = forgotten | self._suspected.intersection(view.members)
+        if not set(view.synchronised) <= gone:
+            return frozenset(gone)
+        return frozenset(forgotten | self._lost.intersection(view.members))
 
     def _known(self) -> set[int]:
         """Members of the cluster."""

@@ -249,15 +249,38 @@ def test_the_leader_declares_what_its_ring_reports() -> None:
     assert view is not None and set(view.synchronised) == {1, 2}
 
 
-def test_a_mirror_that_is_silent_leaves_after_half_a_second_and_not_before() -> None:
+def suspect(world: World, number: int) -> None:
+    """The node does not answer the others; its connections stand."""
+    for other in {1, 2, 3} - {number}:
+        world.world.nodes[other].peers.suspected.add(number)
+
+
+def test_a_mirror_that_is_silent_leaves_as_soon_as_it_is_suspected() -> None:
     world = World(SYNCHRONISED, {"ha-mode": "all"})
-    world.tick(1, CLOSED_MS)
-    for number in (1, 2):
-        world.world.nodes[number].peers.suspected.add(3)
-    world.tick(1, LOST_MS - 1)
-    assert world.tick(1, 1) == SYNCHRONISED
-    view = world.tick()
+    assert world.tick(1, CLOSED_MS) == SYNCHRONISED
+    suspect(world, 3)
+    view = world.tick(1, 1)
     assert view is not None and (view.members, view.term) == ((1, 2), 1)
+
+
+def test_a_synchronised_mirror_leads_as_soon_as_the_leader_is_suspected() -> None:
+    world = World(SYNCHRONISED, {"ha-mode": "all"})
+    assert world.tick(1, CLOSED_MS) == SYNCHRONISED
+    world.leads_definitions = 3
+    suspect(world, 1)
+    view = world.tick(1, 1)
+    assert view is not None and view.members == (2, 3)
+
+
+def test_a_silent_leader_that_no_synchronised_mirror_can_replace_has_half_a_second_more() -> None:
+    world = World(UNSYNCHRONISED, {"ha-mode": "all"})
+    assert world.tick(1, CLOSED_MS) == UNSYNCHRONISED
+    world.leads_definitions = 3
+    suspect(world, 1)
+    assert world.tick(1, LOST_MS - 1) == UNSYNCHRONISED
+    assert world.tick(1, 1) == UNSYNCHRONISED
+    view = world.tick(1, 1)
+    assert view is not None and view.members[0] == 2
 
 
 def test_a_mirror_whose_connections_have_ended_leaves_after_a_tenth_of_a_second() -> None:
