@@ -4,11 +4,13 @@ Classic queues under `ha-mode: all` with automatic synchronisation; persistent, 
 `python -m bench.cluster --type mirrored` compares them with RabbitMQ.
 
     ring     bytes that the leader's node sends per message of 1 KB, by number of mirrors
-    sync     a third member is synchronised while 5,000/s are published
+    sync     a third member is synchronised while 5,000/s are published; with `--disk-load 100`
+             something else writes and syncs 100 MB/s to the same disk meanwhile
     quorum   confirms of a mirrored queue and of a quorum queue, by nodes and size of the body
 """
 
 import argparse
+import os
 import subprocess
 import sys
 import tempfile
@@ -34,7 +36,9 @@ from bench.run import HERE, ROOT, machine
 NODES: Final = (3, 5, 7)
 SIZES: Final = (100, 1024, 10_240, 102_400)
 SYNC_RATE: Final = 5000
-SYNC_WAIT_S: Final = 60.0
+SYNC_WAIT_S: Final = 300.0
+LOAD: Final = bytes(1_000_000)
+LOAD_FILE_BYTES: Final = 1 << 30
 CONFIRM: Final = Row("confirm", (publisher(),))
 SYNC: Final = Row("sync", (publisher(),), f"--rate {SYNC_RATE}")
 
@@ -81,12 +85,38 @@ def ring_row(broker: WarrenCluster, options: argparse.Namespace) -> str:
 # Synchronisation
 
 
+@contextmanager
+def disk_load(folder: Path, mb_per_s: float) -> Iterator[None]:
+    """Write and sync so much to a file beside the nodes' data, 1 MB at a time."""
+    ended = threading.Event()
+
+    def write() -> None:
+        with (folder / "load").open("wb", buffering=0) as file:
+            due_s = time.monotonic()
+            while not ended.wait(max(0.0, due_s - time.monotonic())):
+                due_s = max(due_s + 1 / mb_per_s, time.monotonic() - 1)
+                if file.tell() >= LOAD_FILE_BYTES:
+                    file.seek(0)
+                file.write(LOAD)
+                os.fdatasync(file.fileno())
+
+    writer = threading.Thread(target=write)
+    if mb_per_s > 0:
+        writer.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        if mb_per_s > 0:
+            writer.join()
+
+
 def put_policy(broker: WarrenCluster, definition: dict[str, object]) -> None:
     body = {"pattern": f"^{QUEUE}", "priority": 1, "apply-to": "queues", "definition": definition}
     broker.cluster.node(cluster.LEADER).api("PUT", "/api/policies/%2F/sync", body)
 
 
-def sync_row(broker: WarrenCluster, options: argparse.Namespace) -> str:
+def sync_row(broker: WarrenCluster, options: argparse.Namespace, folder: Path) -> str:
     """Fill a queue with two members, then let the third one join while messages are published."""
     two: dict[str, object] = {"ha-mode": "exactly", "ha-params": 2, "ha-sync-mode": "automatic"}
     put_policy(broker, two)
@@ -112,7 +142,8 @@ def sync_row(broker: WarrenCluster, options: argparse.Namespace) -> str:
     beginner = threading.Timer(options.warmup + 1, synchronise)
     beginner.start()
     try:
-        answer = bgen(SYNC, broker, port, options, options.sync_seconds)
+        with disk_load(folder, options.disk_load):
+            answer = bgen(SYNC, broker, port, options, options.sync_seconds)
     finally:
         beginner.join()
         delete(port, [f"{QUEUE}-1"])
@@ -150,6 +181,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--backlog", type=int, default=200_000, help="messages to synchronise")
     parser.add_argument("--sync-seconds", type=float, default=15.0)
     parser.add_argument(
+        "--disk-load", type=float, default=0.0, help="MB/s that something else writes meanwhile"
+    )
+    parser.add_argument(
         "--rest", type=float, default=0.0, help="seconds for the disk between backlog and sync"
     )
     parser.add_argument("--rows", default="ring,sync,quorum", help="those that are measured")
@@ -168,7 +202,7 @@ def rows(options: argparse.Namespace, folder: Path) -> Iterator[str]:
             if "ring" in options.rows:
                 yield ring_row(broker, own)
             if "sync" in options.rows and nodes == NODES[0]:
-                yield sync_row(broker, own)
+                yield sync_row(broker, own, folder)
             for size in SIZES if "quorum" in options.rows else ():
                 yield quorum_row(size, broker, own)
 

@@ -275,7 +275,7 @@ class Node:
             lambda: f"{self.broker.metadata.roster.cluster_id:032x}",
         )
         cluster.on_fatal = self._fail
-        cluster.equip(self.wal, self.turn)
+        cluster.equip(self.wal, self.wal, self.turn)
 
     def _make_wal(self, disk: OsDisk, loop: asyncio.AbstractEventLoop) -> Wal:
         storage = self._config.storage

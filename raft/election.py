@@ -16,7 +16,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from raft.quorum import is_majority
+from raft.membership import is_majority
 from raft.settings import Lots, Settings
 
 ATTEMPTS_MAX: Final = 16  # far more doublings than there may be ticks in a timeout

@@ -19,7 +19,7 @@ entries: others wait for the next one, however many are awake, however much has 
 
 A link that is full gets no more entries: groups that have some for the peer hold them back until
 there is room, and then ask how far it is. A read of the log that fails is tried again, every
-RETRY_TICKS.
+RETRY_TICKS. Copies for mirrors, and answers to those that bring copies here, wait for `pace`.
 Compiled.
 """
 
@@ -31,6 +31,7 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from raft.codec import decode, encode
+from raft.copy_pace import CopyPace
 from raft.core import Raft
 from raft.detector import Detector
 from raft.entries import Config, Entry, SnapshotPoint
@@ -48,6 +49,9 @@ NEWS_MAX: Final = 512  # groups that are informed about a peer in one turn
 TURN_GROUPS_MAX: Final = 1024  # of which a Ready is taken in one turn
 TURN_ENTRIES_MAX: Final = 2048  # that are taken in, or handed to log and owners, in one turn
 RETRY_TICKS: Final = 50
+HELD_TICKS_MAX: Final = (
+    10  # of an answer to a slice: its sender sends it again after five times that
+)
 SLOW_TICKS: Final = 5  # of a sync: then leaders hear that this member is there all the same
 FORGET_TICKS: Final = 5  # contents of applied entries stay in memory for one to two times as long
 BATCH_BYTES_MAX: Final = 1 << 20  # for one peer and lane; more goes out before the turn's end
@@ -93,6 +97,7 @@ class RaftHost:
         self.member = member
         self.detector = Detector()
         self.counters = Counters()
+        self.pace = CopyPace()
         self._log = log
         self._links = links
         self._settings = settings
@@ -108,6 +113,7 @@ class RaftHost:
         self._news: deque[tuple[Group, int, bool]] = deque()  # that member; whether it was lost
         self._held: dict[int, dict[int, Group]] = {}  # by peer: groups that its full link holds up
         self._retries: deque[tuple[int, Callable[[], None]]] = deque()  # due in that tick
+        self._stored_later: deque[tuple[int, Group, SnapshotSlice]] = deque()  # in that tick
         self._outboxes: dict[int, Outbox] = {}
         self._encoded: Message | None = None  # the last one, for others who get the same
         self._encoded_parts: list[bytes] = []
@@ -152,6 +158,7 @@ class RaftHost:
         ring = Ring(self.member, joined, restored, self._settings)
         if is_whole:
             ring.restore_whole()
+        ring.copy_limit.pace = self.pace
         group = self._begin(uid, incarnation, ring, owner)
         group.mirror_owner = owner
         group.record_incarnation = joined
@@ -448,6 +455,8 @@ class RaftHost:
         # Those that were missed were this node's own fault: no core counts them.
         self._ticks_due = 0
         self._ticks += 1
+        self.pace.tick()
+        self._take_held_slices()
         forgets = self._ticks % FORGET_TICKS == 0
         for group in list(self._marks.awake.values()):
             raft = group.raft
@@ -687,6 +696,22 @@ class RaftHost:
 
     def _stored(self, group: Group, piece: SnapshotSlice) -> None:
         """A slice that came in is durable, and with the last one the whole snapshot."""
+        if group.mirror_owner is None:
+            self._take_slice(group, piece)
+            return
+        for part in piece.parts:
+            self.pace.copied(len(part))
+        self._stored_later.append((self._ticks + HELD_TICKS_MAX, group, piece))
+        self._take_held_slices()
+
+    def _take_held_slices(self) -> None:
+        """Slices for mirrors that are durable: the answer brings more, when the disk has time."""
+        held = self._stored_later
+        while len(held) > 0 and (self.pace.may_copy or held[0][0] <= self._ticks):
+            _, group, piece = held.popleft()
+            self._take_slice(group, piece)
+
+    def _take_slice(self, group: Group, piece: SnapshotSlice) -> None:
         if group.is_closed:
             return
         group.raft.slice_stored(piece)

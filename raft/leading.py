@@ -12,6 +12,7 @@ from mypy_extensions import i64
 
 from raft.entries import Config, Entry
 from raft.log import Log
+from raft.membership import agreed, is_majority
 from raft.messages import (
     AppendRequest,
     AppendResponse,
@@ -21,7 +22,6 @@ from raft.messages import (
 )
 from raft.outbox import Outbox
 from raft.progress import PROBE, SNAPSHOT, STREAM, UNKNOWN, Progress
-from raft.quorum import agreed, is_majority
 from raft.ready import Load, LoadSlice, Read
 from raft.settings import Settings
 

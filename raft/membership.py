@@ -1,4 +1,5 @@
-"""Who the members are, as entries of the log say it, and how that may be changed. Compiled.
+"""Who the members are, as entries of the log say it, how that may be changed, and majorities.
+Compiled.
 
 A configuration counts as soon as it is in the log, committed or not, and counts no more when the
 log is cut back. One change at a time, of one voter at most: any majority of the one configuration
@@ -6,7 +7,7 @@ then meets any majority of the other (dissertation, 4.1).
 """
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import pairwise
 from typing import Final, final
 
@@ -202,3 +203,20 @@ def next_change(config: Config, wanted: Sequence[int], own: i64) -> Change | Non
         if member not in wanted and member != own:
             return RemoveMember(member)
     return None
+
+
+def agreed(values: list[int]) -> int:
+    """The highest value that a majority has reached; one value for each voter. Sorts the list."""
+    if not values:
+        return 0
+    values.sort()
+    return values[(len(values) - 1) // 2]
+
+
+def is_majority(members: Collection[int], voters: Sequence[int]) -> bool:
+    """Whether more than half of the voters are among `members`; others do not count."""
+    count = 0
+    for voter in voters:
+        if voter in members:
+            count += 1
+    return count * 2 > len(voters)

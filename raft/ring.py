@@ -33,6 +33,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
+from raft.copy_pace import CopyLimit
 from raft.entries import COMMAND, NOOP, TERM_MAX, Config, Entry, HardState, SnapshotPoint
 from raft.incoming import Incoming
 from raft.leading import Leadership
@@ -84,7 +85,6 @@ class Ring:
         "_returned_here",
         "_right_base",
         "_settings",
-        "_slice_debt",
         "_told",
         "_unreachable",
         "_view_has_moved",
@@ -94,6 +94,7 @@ class Ring:
         "commit_index",
         "config",
         "copies",
+        "copy_limit",
         "epoch",
         "is_retired",
         "joined",
@@ -101,7 +102,6 @@ class Ring:
         "lost_index",
         "member",
         "role",
-        "slice_bytes_per_tick",
         "term",
         "view",
         "wanted_snapshot_index",
@@ -134,9 +134,8 @@ class Ring:
         # Synchronisation of the right neighbour
         self.copies = True  # begin it when it is needed
         self.blocks = False  # take no proposals until all members are synchronised
-        self.slice_bytes_per_tick: i64 = 0  # 0: no limit
+        self.copy_limit = CopyLimit()
         self.wanted_snapshot_index: i64 = 0  # take a snapshot at this index or behind it; 0: none
-        self._slice_debt: i64 = 0
         self._copying: Leadership | None = None
         self._right_base: i64 = NO_BASE  # of the right neighbour, if it lacks entries
         # The ring
@@ -430,7 +429,7 @@ class Ring:
         if copying is not None:
             self._is_dirty = True
             copying.beat_slices()
-            self._slice_debt = max(0, self._slice_debt - self.slice_bytes_per_tick)
+            self.copy_limit.tick()
         self._mark_elapsed += 1
         if self._mark_elapsed >= self._settings.heartbeat_ticks:
             self._mark_elapsed = 0
@@ -490,9 +489,8 @@ class Ring:
         """The answer to a `LoadSlice`."""
         if self._copying is not None:
             self._is_dirty = True
-            if self.slice_bytes_per_tick:
-                for part in parts:
-                    self._slice_debt += len(part)
+            for part in parts:
+                self.copy_limit.copied(len(part))
             self._copying.slice_loaded(load, parts, is_last)
 
     def slice_lost(self, load: LoadSlice) -> None:
@@ -762,12 +760,11 @@ class Ring:
             copying = self._begin_sending(right)
             copying.peers[right].send_snapshot(self._log.snapshot)
             self._copying = copying
-        if self.slice_bytes_per_tick == 0 or self._slice_debt < self.slice_bytes_per_tick:
+        if self.copy_limit.may_copy:
             copying.send_slices()
 
     def _end_copying(self) -> None:
         self._copying = None
-        self._slice_debt = 0
 
     def _take_committed(self, result: Ready) -> None:
         """As much as may be applied at once; what is not in memory is asked for."""

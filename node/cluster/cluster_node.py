@@ -2,7 +2,7 @@
 
     cluster = Cluster(config, secret, disk)  # reads what the data directory is
     await cluster.enter()                    # listens; if empty, founds or is taken in
-    cluster.equip(wal, turn)                 # `raft` is there: groups can be added
+    cluster.equip(wal, wal, turn)            # `raft` is there: groups can be added
     cluster.attach(kind, part)               # each part takes its kind of frames
     cluster.begin(definitions)               # links are dialed, time goes on
     await cluster.current.wait()             # the definitions know this node, and it knows them
@@ -47,6 +47,7 @@ from node.cluster.peering.cluster_secret import draw_id, load_incarnation
 from node.cluster.peering.dialer import REFUSED
 from node.cluster.peering.link_settings import link_settings
 from node.cluster.peering.peer_links import PeerLinks
+from node.cluster.sync_times import Syncs, SyncTimes
 from node.config.config_layers import Address
 from node.connections.bind_errors import taking
 from node.supervision import Repeating
@@ -196,8 +197,9 @@ class Cluster:
                 rows.append(Member(place, "", 0, peer.host, peer.port))
         return Found(draw_id(), tuple(rows))
 
-    def equip(self, wal: GroupLog, turn: Turn) -> None:
-        """From now on `raft` is there, worked by the turn."""
+    def equip(self, wal: GroupLog, syncs: Syncs, turn: Turn) -> None:
+        """From now on `raft` is there, worked by the turn. `syncs`: those of the log."""
+        self._sync_times = SyncTimes(syncs, time.perf_counter)
         self._begin_turn = turn.begin
         self.raft = RaftHost(
             self.member, wal, self.links, host_settings(), Random(), turn.begin_groups
@@ -401,6 +403,7 @@ class Cluster:
 
     def _tick(self) -> None:
         now_ms = int(time.monotonic() * 1000)
+        self.raft.pace.note_sync(self._sync_times.longest_ms())
         self.raft.tick(now_ms)
         if now_ms >= self._definitions_due_ms and self.definitions is not None:
             self._definitions_due_ms = now_ms - now_ms % DEFINITIONS_TICK_MS + DEFINITIONS_TICK_MS

@@ -48,6 +48,13 @@ class Part:
         self.story.append(f"{member} says {bytes(payload).decode()}")
 
 
+class FakeSyncs:
+    """Keeps `Syncs`: of a log that syncs nothing."""
+
+    sync_counts = (0,)
+    sync_begun_s = 0.0
+
+
 class OneNode:
     """A member without queues."""
 
@@ -92,7 +99,7 @@ class OneNode:
 
     def begin(self, *rows: Member) -> None:
         self.definitions = FakeDefinitions(CLUSTER, *rows)
-        self.cluster.equip(FakeLog(), self.turn)
+        self.cluster.equip(FakeLog(), FakeSyncs(), self.turn)
         self.cluster.attach(STATUS, self.part)
         self.cluster.begin(self.definitions)
 

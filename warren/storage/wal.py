@@ -136,6 +136,7 @@ class Wal:
         self._seal_lsns: deque[int] = deque()  # ends of full files that are not yet durable
         self.sync_counts = [0] * (len(SYNC_BOUNDS_S) + 1)  # by the writer thread alone
         self.sync_total_s = 0.0
+        self.sync_begun_s = 0.0  # of the one that runs; 0: none does
         self.durable_lsn = 0
         self.on_durable: list[Callable[[int], None]] = []
         # Where and what: bad, and nothing lost. An OSError, or an UnreadableFile, stays until
@@ -583,9 +584,10 @@ class Wal:
         rest = min(-end % BLOCK_BYTES, file.size - end)
         if rest:  # Or the kernel would read the rest of the page, if that has left the cache.
             batch.parts.append(ZEROS[:rest])
-        begun_s = perf_counter()
+        self.sync_begun_s = perf_counter()
         self._disk.pwritev(file.handle, batch.parts, batch.offset, True)
-        took_s = perf_counter() - begun_s
+        took_s = perf_counter() - self.sync_begun_s
+        self.sync_begun_s = 0.0
         self.sync_counts[bisect_left(SYNC_BOUNDS_S, took_s)] += 1
         self.sync_total_s += took_s
         if batch.offset == BLOCK_BYTES:  # Before anything in the file is reported durable.

@@ -301,7 +301,7 @@ class Mirrors:
         member.mirror.on_lost = self._lost
         group = raft.add_mirror(uid, INCARNATION, joined, restored, member, is_whole)
         assert isinstance(group.raft, Ring)
-        group.raft.slice_bytes_per_tick = self._slice_bytes_per_tick
+        group.raft.copy_limit.bytes_per_tick = self._slice_bytes_per_tick
         group.synchronise(False)  # Until it is known what the policy says.
         member.join(group)
         self.look_at(uid)

@@ -143,6 +143,7 @@ class Recorder:
         self.staging: list[Callable[[], None]] | None = None  # if a list: answered later
         self.snapshot_point: SnapshotPoint | None = None
         self.snapshot_slices: list[bytes] = []
+        self.slices_read = 0
         self.on_apply: Callable[[Sequence[Entry]], None] | None = None
         self.on_outcome: Callable[[int, int, int], None] | None = None
 
@@ -198,7 +199,7 @@ class Recorder:
             ]
         )
 
-    def take_snapshot(self) -> None:
+    def take_snapshot(self, slice_bytes: int = SLICE_BYTES) -> None:
         """Of the machine as it is now, durable at once."""
         assert self.group is not None
         point = self.group.snapshot_point(self.applied_index)
@@ -207,7 +208,7 @@ class Recorder:
             for index, command in self.applied
         )
         self.snapshot_slices = [
-            state[at : at + SLICE_BYTES] for at in range(0, max(len(state), 1), SLICE_BYTES)
+            state[at : at + slice_bytes] for at in range(0, max(len(state), 1), slice_bytes)
         ]
         self.snapshot_point = point
         self.group.snapshot_taken(point)
@@ -215,6 +216,7 @@ class Recorder:
     def read_slice(
         self, index: int, number: int, done: Callable[[Sequence[bytes] | None, bool], None]
     ) -> None:
+        self.slices_read += 1
         slices = self.snapshot_slices
         point = self.snapshot_point
         if point is None or point.index != index or number >= len(slices):
@@ -331,6 +333,7 @@ class World:
         self.members = tuple(range(1, count + 1))
         self.wire: list[tuple[int, int, bytes]] = []  # (from, to, batch)
         self.now_ms = 0
+        self.slow_disks: dict[int, int] = {}  # by node: how long its syncs take, for its pace alone
         self.sync_ms = 0  # how long a sync takes; 0: as soon as it is looked for
         self.nodes = {member: Node(self, member) for member in self.members}
         self.deaf: set[tuple[int, int]] = set()  # (from, to): nothing gets through
@@ -395,6 +398,7 @@ class World:
                 for other in self.living():
                     if other is not node and (node.member, other.member) not in self.deaf:
                         node.host.heard(other.member)
+                node.host.pace.note_sync(self.slow_disks.get(node.member, self.sync_ms))
                 node.host.tick(self.now_ms)
             self.settle()
 

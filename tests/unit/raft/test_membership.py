@@ -11,11 +11,12 @@ from raft.membership import (
     Configs,
     Refused,
     RemoveMember,
+    agreed,
     decode_config,
     encode_config,
+    is_majority,
 )
 from raft.messages import AppendRequest, AppendResponse, TimeoutNow, VoteResponse
-from raft.quorum import agreed, is_majority
 from raft.recovery import Restored
 from raft.status import FOLLOWER, LEADER
 from tests.unit.raft.cores import (

@@ -1,5 +1,6 @@
 """Mirror rings under the host that drives the groups of a node."""
 
+from raft.copy_pace import SLOW_MS
 from raft.entries import Config
 from raft.group import Group
 from raft.host import SLOW_TICKS
@@ -125,6 +126,53 @@ def test_a_new_mirror_takes_part_and_is_synchronised_by_its_left_neighbour() -> 
     publish(world, 1, b"last")
     world.rest()
     assert commands(world, 2)[-1] == b"last"
+
+
+def copying(world: World, count: int) -> World:
+    """n2 is empty, and n3 copies it so many messages of 64 KB."""
+    for number in range(count):
+        publish(world, 1, b"%d" % number * 65_536)
+    take(world, VIEW.without(2, 2), 1, 3)
+    world.nodes[2].host.remove(GROUP)
+    join(world, 2, 3)
+    take(world, VIEW.without(2, 2).with_mirror(2, 3))
+    publish(world, 1, b"last")
+    world.tick()
+    world.nodes[3].owner().take_snapshot(65_536)
+    return world
+
+
+def ticks_to_copy(world: World) -> int:
+    ticks = 0
+    while ring(world, 2).is_hollow:
+        world.tick()
+        ticks += 1
+        assert ticks < 1000, "the copy does not end"
+    return ticks
+
+
+def test_a_copy_is_paced_by_the_disk_of_the_mirror_that_sends_it() -> None:
+    quick = ticks_to_copy(copying(mirrored(), 100))
+    slow = copying(mirrored(), 100)
+    slow.slow_disks = {3: SLOW_MS + 1}
+    assert ticks_to_copy(slow) > 2 * quick
+    assert commands(slow, 2) == commands(slow, 1)
+
+
+def test_a_copy_is_paced_by_the_disk_of_the_mirror_that_takes_it() -> None:
+    quick = ticks_to_copy(copying(mirrored(), 100))
+    slow = copying(mirrored(), 100)
+    slow.slow_disks = {2: SLOW_MS + 1}
+    assert ticks_to_copy(slow) > 2 * quick
+    assert commands(slow, 2) == commands(slow, 1)
+
+
+def test_a_paced_copy_sends_no_slice_twice() -> None:
+    world = copying(mirrored(), 100)
+    world.slow_disks = {2: SLOW_MS + 1}
+    slices = len(world.nodes[3].owner().snapshot_slices)
+    ticks_to_copy(world)
+    assert world.nodes[3].owner().slices_read == slices
 
 
 def test_a_mirror_whose_disk_is_slow_does_not_say_that_it_has_everything() -> None:

@@ -114,7 +114,7 @@ class Rings:
             member, old.joined, Restored(hard_state, point, point.index, [], []), Settings()
         )
         core.restore_whole()
-        core.slice_bytes_per_tick = old.slice_bytes_per_tick
+        core.copy_limit.bytes_per_tick = old.copy_limit.bytes_per_tick
         self.cores[member] = core
         self._unsynced[member] = []
         core.change_view(self.view)
@@ -305,7 +305,7 @@ def test_a_ring_rests_while_a_mirror_is_left_unsynchronised() -> None:
 
 def test_the_throughput_of_a_synchronisation_is_limited() -> None:
     rings = Rings([1, 2])
-    rings.cores[2].slice_bytes_per_tick = 25
+    rings.cores[2].copy_limit.bytes_per_tick = 25
     joined(rings)
     rings.publish(b"z")
     rings.snapshot(2)
@@ -319,7 +319,7 @@ def test_the_throughput_of_a_synchronisation_is_limited() -> None:
 
 def test_a_synchronisation_survives_a_restart_of_the_left_neighbour() -> None:
     rings = Rings([1, 2])
-    rings.cores[2].slice_bytes_per_tick = 25
+    rings.cores[2].copy_limit.bytes_per_tick = 25
     joined(rings)
     rings.publish(b"z")
     rings.tick(3)  # All know that it is committed.
@@ -334,7 +334,7 @@ def test_a_synchronisation_survives_a_restart_of_the_left_neighbour() -> None:
 
 def test_a_limit_of_throughput_is_used_up() -> None:
     rings = Rings([1, 2])
-    rings.cores[2].slice_bytes_per_tick = 250
+    rings.cores[2].copy_limit.bytes_per_tick = 250
     joined(rings)
     rings.publish(b"z")
     rings.snapshot(2)
