@@ -256,6 +256,7 @@ COMPILED = [
     "queues/hosts/evaluating.py",
     "queues/selectors/message_fields.py",
     "queues/selectors/sql.py",
+    "queues/selectors/sql_operations.py",
     "queues/streams/filtering.py",
     "queues/machine/ready.py",
     "queues/machine/consuming/selection.py",

@@ -11,12 +11,14 @@ from mypy_extensions import i64
 
 from queues.conversion.to_amqp10 import to_amqp10
 from queues.message import FORMAT_10, Chunk
-from queues.selectors.sql import APPLICATION, CLOCK, FIELDS, Expression, Field, compare
+from queues.selectors.sql import APPLICATION, CLOCK, FIELDS, Expression
+from queues.selectors.sql_operations import EQUAL, Field, compare
 from warren.wire.amqp10.codec import codes
 from warren.wire.amqp10.codec.message import Sections, list_span
 from warren.wire.amqp10.codec.performatives import Header, Properties
 from warren.wire.amqp10.codec.reader import Reader, value_end
 from warren.wire.amqp10.transfers import payload_at
+from warren.wire.buffer import read_i32_be, read_i64_be
 from warren.wire.errors import ProtocolError
 
 ENTRIES_MAX: Final = 16  # of a property filter
@@ -41,6 +43,7 @@ class MessageFields:
         self._header: Header | None = None
         self._properties: Properties | None = None
         self._keys: dict[str, bytes] = {}  # of application properties
+        self._found: dict[str, object] = {}  # application properties of this message
 
     def begin(self, chunk: Chunk, index: int) -> bool:
         """Look at this message from now on; False: it cannot be read."""
@@ -49,6 +52,8 @@ class MessageFields:
         start, end = chunk.span(index)
         self._header = None
         self._properties = None
+        if self._found:
+            self._found.clear()
         if chunk.format_tag == FORMAT_10:
             self._data = data
             return self._sections.walk(data, payload_at(data, start), end)
@@ -64,7 +69,10 @@ class MessageFields:
     def field(self, section: str, name: str) -> object:
         """The value of a field; None: it is absent."""
         if section == APPLICATION:
-            return self._application_property(name)
+            found = self._found
+            if name not in found:
+                found[name] = self._application_property(name)
+            return found[name]
         if section == CLOCK:
             return self._clock()
         if section == "header":
@@ -95,10 +103,24 @@ class MessageFields:
             begin = at + (2 if code == codes.STRING_8 else 5)
             value_at = value_end(data, at, end)
             is_text = code == codes.STRING_8 or code == codes.STRING
-            if is_text and value_at - begin == size and data.startswith(key, begin):
-                return Reader(data, value_at, value_end(data, value_at, end)).value()
+            if is_text and value_at - begin == size and data[begin:value_at] == key:
+                return _value_at(data, value_at, end)
             at = value_end(data, value_at, end)
         return None
+
+
+def _value_at(data: bytes, at: i64, end: i64) -> object:
+    """Decode a value; integers of the usual kinds as plain ones, which takes half of the time."""
+    code: i64 = data[at]
+    after = value_end(data, at, end)
+    if code == codes.INT_8 or code == codes.LONG_8:
+        octet: i64 = data[at + 1]
+        return int(octet - 256 if octet > 127 else octet)
+    if code == codes.INT:
+        return int(read_i32_be(data, at + 1))
+    if code == codes.LONG:
+        return int(read_i64_be(data, at + 1))
+    return Reader(data, at, after).value()
 
 
 def selector_of(expressions: list[Expression], clock: Clock) -> Selector | None:
@@ -155,7 +177,7 @@ def _entry(section: str, name: str, wanted: object) -> Expression:
         value = field(section, name)
         if type(value) is type(wanted):
             return value == wanted
-        return compare(value, "=", wanted)
+        return compare(value, EQUAL, wanted)
 
     return evaluate
 

@@ -8,15 +8,31 @@ Grammar: OR, AND, NOT, comparisons (= <> != < <= > >=), [NOT] IN (...), [NOT] LI
 double quotes, binaries such as 0xFF, numbers, TRUE, FALSE. A name is `header.NAME` (`h.`),
 `properties.NAME` (`p.`), `application_properties.NAME` (`a.`), or NAME alone for an application
 property; [NAME] may have any character, with ]] for ]. In selectors of JMS, names such as
-JMSPriority stand for fields of the message. NULL stands for an absent field, for what cannot be
-computed and for operands whose types do not fit; a message matches only if the expression is true.
+JMSPriority stand for fields of the message. What comes out of an expression says
+`queues.selectors.sql_operations`; a message matches only if the expression is true.
 """
 
-import operator
 import re
 from collections.abc import Callable
 from typing import Final
 from uuid import UUID
+
+from queues.selectors.sql_operations import (
+    ALL,
+    ANY,
+    COMPARED,
+    COMPUTED,
+    IS_NULL,
+    LIKE_ONE,
+    NOT,
+    SIGNS,
+    Field,
+    Operation,
+    field_named,
+    function_of,
+    like,
+    literal,
+)
 
 TEXT_MAX: Final = 4096  # characters of an expression
 TOKENS_MAX: Final = 1024
@@ -58,13 +74,6 @@ KEYWORDS: Final = frozenset(
 )
 COMPARISONS: Final = ("=", "<>", "!=", "<", "<=", ">", ">=")
 
-Field = Callable[[str, str], object]  # section, name
-Number = int | float  # A compiled `float` alone would turn integers into floats, as `a + b` might.
-EXACT: Final[dict[str, Callable[[object, object], object]]] = {
-    "+": operator.add,
-    "-": operator.sub,
-    "*": operator.mul,
-}
 Expression = Callable[[Field], object]
 
 
@@ -80,7 +89,7 @@ def parse_sql(text: str, jms: bool = False) -> Expression:
     found = parser.disjunction()
     if parser.kind != "end":
         raise parser.wrong("an operator or the end")
-    return found
+    return found.value
 
 
 def _tokens(text: str) -> list[tuple[str, str, int]]:
@@ -140,35 +149,36 @@ class _Parser:
             position = self._tokens[self._at][2]
             raise BadExpression(f"position {position}: nested deeper than {DEPTH_MAX}")
 
-    def disjunction(self) -> Expression:
-        return self._joined("OR", True, self._conjunction)
+    def disjunction(self) -> Operation:
+        return self._joined("OR", ANY, self._conjunction)
 
-    def _conjunction(self) -> Expression:
-        return self._joined("AND", False, self._negation)
+    def _conjunction(self) -> Operation:
+        return self._joined("AND", ALL, self._negation)
 
-    def _joined(self, word: str, by: bool, operand: Callable[[], Expression]) -> Expression:
+    def _joined(self, word: str, kind: int, operand: Callable[[], Operation]) -> Operation:
         parts = [operand()]
         while self._take("keyword", word):
             parts.append(operand())
-        return parts[0] if len(parts) == 1 else _decided(by, parts)
+        return parts[0] if len(parts) == 1 else Operation(kind, parts)
 
-    def _negation(self) -> Expression:
+    def _negation(self) -> Operation:
         if self._take("keyword", "NOT") is None:
             return self._comparison()
         self._enter()
         inner = self._negation()
         self._depth -= 1
-        return _not(inner)
+        return Operation(NOT, [inner])
 
-    def _comparison(self) -> Expression:
+    def _comparison(self) -> Operation:
         left = self._sum()
         sign = self._take("sign", *COMPARISONS)
         if sign is not None:
-            return _compared(left, sign, self._sum())
+            return Operation(COMPARED, [left, self._sum()], SIGNS[sign])
         if self._take("keyword", "IS"):
             is_not = self._take("keyword", "NOT") is not None
             self._need("keyword", "NULL")
-            return lambda field: (left(field) is None) != is_not
+            found = Operation(IS_NULL, [left])
+            return Operation(NOT, [found]) if is_not else found
         is_not = self._take("keyword", "NOT") is not None
         if self._take("keyword", "IN"):
             found = self._in(left)
@@ -178,22 +188,23 @@ class _Parser:
             low = self._sum()
             self._need("keyword", "AND")
             high = self._sum()
-            found = _decided(False, [_compared(left, ">=", low), _compared(left, "<=", high)])
+            reached = Operation(COMPARED, [left, low], SIGNS[">="])
+            found = Operation(ALL, [reached, Operation(COMPARED, [left, high], SIGNS["<="])])
         elif is_not:
             raise self.wrong("IN, LIKE or BETWEEN")
         else:
             return left
-        return _not(found) if is_not else found
+        return Operation(NOT, [found]) if is_not else found
 
-    def _in(self, left: Expression) -> Expression:
+    def _in(self, left: Operation) -> Operation:
         self._need("sign", "(")
-        choices = [_compared(left, "=", self._sum())]
+        choices = [Operation(COMPARED, [left, self._sum()], SIGNS["="])]
         while self._take("sign", ","):
-            choices.append(_compared(left, "=", self._sum()))
+            choices.append(Operation(COMPARED, [left, self._sum()], SIGNS["="]))
         self._need("sign", ")")
-        return _decided(True, choices)
+        return Operation(ANY, choices)
 
-    def _like(self, left: Expression) -> Expression:
+    def _like(self, left: Operation) -> Operation:
         pattern, escape = self._string("a pattern in single quotes"), ""
         if self._take("keyword", "ESCAPE"):
             escape = self._string("an escape character in single quotes")
@@ -202,12 +213,7 @@ class _Parser:
         segments = _like_segments(pattern, escape)
         if segments is None:
             raise self.wrong(f"%, _ or {escape!r} behind each {escape!r} of the pattern")
-
-        def evaluate(field: Field) -> object:
-            value = left(field)
-            return is_like(value, segments) if isinstance(value, str) else None
-
-        return evaluate
+        return like(left, segments)
 
     def _string(self, expected: str) -> str:
         text = self._take("string")
@@ -215,26 +221,26 @@ class _Parser:
             raise self.wrong(expected)
         return text[1:-1].replace(2 * text[0], text[0])
 
-    def _sum(self) -> Expression:
+    def _sum(self) -> Operation:
         return self._chained(("+", "-"), self._product)
 
-    def _product(self) -> Expression:
+    def _product(self) -> Operation:
         return self._chained(("*", "/", "%"), self._factor)
 
-    def _chained(self, signs: tuple[str, ...], operand: Callable[[], Expression]) -> Expression:
+    def _chained(self, signs: tuple[str, ...], operand: Callable[[], Operation]) -> Operation:
         found = operand()
         while sign := self._take("sign", *signs):
             self._enter()  # Each operator is a call deeper when it is evaluated.
-            found = _computed(found, sign, operand())
+            found = Operation(COMPUTED, [found, operand()], SIGNS[sign])
         return found
 
-    def _factor(self) -> Expression:
+    def _factor(self) -> Operation:
         sign = self._take("sign", "-", "+")
         if sign is not None:
             self._enter()
             inner = self._factor()
             self._depth -= 1
-            return _computed(lambda field: 0, sign, inner)
+            return Operation(COMPUTED, [literal(0), inner], SIGNS[sign])
         if self._take("sign", "("):
             self._enter()
             found = self.disjunction()
@@ -245,7 +251,7 @@ class _Parser:
             return self._name()
         return self._literal()
 
-    def _literal(self) -> Expression:
+    def _literal(self) -> Operation:
         value: object
         if self.kind == "string":
             value = self._string("a string")
@@ -259,9 +265,9 @@ class _Parser:
             if word is None:
                 raise self.wrong("a name, a literal or '('")
             value = None if word == "NULL" else word == "TRUE"
-        return lambda field: value
+        return literal(value)
 
-    def _name(self) -> Expression:
+    def _name(self) -> Operation:
         position = self._tokens[self._at][2]
         is_word = self.kind == "word"
         name, section = self._part(), APPLICATION
@@ -269,7 +275,7 @@ class _Parser:
             if name.upper() != "UTC":
                 raise BadExpression(f"position {position}: no function {name!r}; there is UTC()")
             self._need("sign", ")")
-            return lambda field: field(CLOCK, "")
+            return field_named(CLOCK, "")
         if name.lower() == "application" and self._is_next("-", "properties"):
             self._at += 2
             name = APPLICATION
@@ -287,7 +293,7 @@ class _Parser:
             if found is None:
                 raise BadExpression(f"position {position}: {name!r} cannot be selected by")
             return found
-        return lambda field: field(section, name)
+        return field_named(section, name)
 
     def _is_next(self, *texts: str) -> bool:
         """Whether these signs and words come next."""
@@ -337,119 +343,17 @@ def _message_id(field: Field) -> object:
     return None if value is None else f"ID:AMQP_ULONG:{value}"
 
 
-def _named(section: str, name: str) -> Expression:
-    return lambda field: field(section, name)
-
-
-JMS_NAMES: Final[dict[str, Expression]] = {
-    "JMSDeliveryMode": _delivery_mode,
-    "JMSPriority": _named("header", "priority"),
-    "JMSMessageID": _message_id,
-    "JMSTimestamp": _named("properties", "creation_time"),
-    "JMSCorrelationID": _named("properties", "correlation_id"),
-    "JMSType": _named("properties", "subject"),
-    "JMSXGroupID": _named("properties", "group_id"),
-    "JMSXGroupSeq": _named("properties", "group_sequence"),
-    "JMSXUserID": _named("properties", "user_id"),
+JMS_NAMES: Final[dict[str, Operation]] = {
+    "JMSDeliveryMode": function_of(_delivery_mode),
+    "JMSPriority": field_named("header", "priority"),
+    "JMSMessageID": function_of(_message_id),
+    "JMSTimestamp": field_named("properties", "creation_time"),
+    "JMSCorrelationID": field_named("properties", "correlation_id"),
+    "JMSType": field_named("properties", "subject"),
+    "JMSXGroupID": field_named("properties", "group_id"),
+    "JMSXGroupSeq": field_named("properties", "group_sequence"),
+    "JMSXUserID": field_named("properties", "user_id"),
 }
-
-
-def _decided(by: bool, parts: list[Expression]) -> Expression:
-    """OR of the parts, where True decides, or AND, where False does; None: one is unknown."""
-
-    def evaluate(field: Field) -> object:
-        found: object = not by
-        for part in parts:
-            value = part(field)
-            if value is by:
-                return by
-            if value is not (not by):
-                found = None
-        return found
-
-    return evaluate
-
-
-def _not(part: Expression) -> Expression:
-    def evaluate(field: Field) -> object:
-        value = part(field)
-        return not value if isinstance(value, bool) else None
-
-    return evaluate
-
-
-def _compared(left: Expression, sign: str, right: Expression) -> Expression:
-    def evaluate(field: Field) -> object:
-        return compare(left(field), sign, right(field))
-
-    return evaluate
-
-
-def compare(a: object, sign: str, b: object) -> bool | None:
-    """Compare two values; None: one is absent or they are of different kinds."""
-    if is_number(a) and is_number(b):
-        return ordered(a, sign, b)
-    if isinstance(a, str) and isinstance(b, str):
-        return ordered(a, sign, b)
-    if isinstance(a, bytes) and isinstance(b, bytes):
-        return ordered(a, sign, b)
-    if isinstance(a, bool) and isinstance(b, bool) and sign in ("=", "<>", "!="):
-        return (a is b) == (sign == "=")
-    return None
-
-
-def is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-def ordered(a: object, sign: str, b: object) -> bool:
-    if sign == "=":
-        return a == b
-    if sign in ("<>", "!="):
-        return a != b
-    if sign == "<":
-        return a < b  # type: ignore[operator,no-any-return]  # both numbers, or both of one kind
-    if sign == "<=":
-        return a <= b  # type: ignore[operator,no-any-return]
-    if sign == ">":
-        return a > b  # type: ignore[operator,no-any-return]
-    return a >= b  # type: ignore[operator,no-any-return]
-
-
-def _computed(left: Expression, sign: str, right: Expression) -> Expression:
-    def evaluate(field: Field) -> object:
-        a, b = left(field), right(field)
-        if isinstance(a, bool) or isinstance(b, bool):
-            return None
-        if not isinstance(a, (int, float)) or not isinstance(b, (int, float)):
-            return None
-        return compute(a, sign, b)
-
-    return evaluate
-
-
-def compute(a: Number, sign: str, b: Number) -> object:
-    """The result; None: there is none, or it is out of range. Integers divide towards zero."""
-    exact = EXACT.get(sign)
-    try:
-        found = _divided(a, sign, b) if exact is None else exact(a, b)
-    except (OverflowError, ZeroDivisionError):
-        return None
-    if isinstance(found, int) and found.bit_length() > 128:
-        return None
-    return found
-
-
-def _divided(a: Number, sign: str, b: Number) -> Number:
-    if not (isinstance(a, int) and isinstance(b, int)):
-        return a / b if sign == "/" else a - b * int(a / b)
-    quotient = abs(a) // abs(b)
-    if (a < 0) != (b < 0):
-        quotient = -quotient
-    return quotient if sign == "/" else a - b * quotient
-
-
-LIKE_ONE: Final = ""  # stands for one character; others for themselves
 
 
 def _like_segments(pattern: str, escape: str) -> list[list[str]] | None:
@@ -469,27 +373,3 @@ def _like_segments(pattern: str, escape: str) -> list[list[str]] | None:
             segments[-1].append(LIKE_ONE if char == "_" else char)
         at += 1
     return segments
-
-
-def is_like(text: str, segments: list[list[str]]) -> bool:
-    """Whether the text has all segments in order; takes at most len(text) * len(pattern) steps."""
-    first, last = segments[0], segments[-1]
-    if len(segments) == 1:
-        return len(text) == len(first) and _fits(text, 0, first)
-    if len(text) < len(first) + len(last) or not _fits(text, 0, first):
-        return False
-    end = len(text) - len(last)
-    if not _fits(text, end, last):
-        return False
-    at = len(first)
-    for segment in segments[1:-1]:
-        while at + len(segment) <= end and not _fits(text, at, segment):
-            at += 1
-        if at + len(segment) > end:
-            return False
-        at += len(segment)
-    return True
-
-
-def _fits(text: str, at: int, segment: list[str]) -> bool:
-    return all(each in (LIKE_ONE, text[at + place]) for place, each in enumerate(segment))

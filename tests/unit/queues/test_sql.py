@@ -1,5 +1,7 @@
 """SQL filter expressions: three-valued logic, and errors with their position."""
 
+import math
+
 import pytest
 
 from queues.selectors.sql import CLOCK, DEPTH_MAX, TEXT_MAX, BadExpression, parse_sql
@@ -13,6 +15,8 @@ FIELDS: dict[tuple[str, str], object] = {
     ("properties", "subject"): "order.new",
     ("properties", "message_id"): b"\x01",
     ("header", "priority"): 4,
+    ("application_properties", "nan"): math.nan,
+    ("application_properties", "huge"): 1 << 127,
 }
 
 
@@ -102,6 +106,25 @@ def test_a_name_of_jms_that_is_none_is_refused() -> None:
         ("h.priority-1 = 3", True),
         ("UTC() > 1000 AND utc() < 3000", True),
         ("JMSPriority = 4", None),
+        ("n > 5 AND n % 7 = 0 AND properties.subject IS NOT NULL", True),
+        ("n > 5 AND n % 7 = 1 AND missing = 1", False),
+        ("missing > 5 AND n % 7 = 0 AND n = 8", False),
+        ("n AND TRUE", None),
+        ("n OR TRUE", True),
+        ("NOT n", None),
+        ("n = 7.0 AND x <= 2.5 AND x > n - 5", True),
+        ("yes = 1 OR n = TRUE", None),
+        ("yes + 1 = 2", None),
+        ("7 % -2 = 1 AND 7 / -2 = -3", True),
+        ("n % 0 = 1", None),
+        ("x % 0 = 1", None),
+        ("7.5 % 2 = 1.5 AND -7.5 % 2 = -1.5", True),
+        ("nan % 2 = 1", None),
+        ("nan = nan", False),
+        ("1e308 * 10 % 2 = 1", None),
+        ("huge + huge = huge * 2", None),
+        ("huge + (huge - 1) > huge", True),
+        ("-huge - huge < 0", None),
     ],
 )
 def test_an_expression_is_true_false_or_unknown(text: str, value: object) -> None:
