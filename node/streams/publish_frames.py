@@ -16,6 +16,7 @@ from mypy_extensions import i32, i64, mypyc_attr
 
 from node.streams.bodies import copy, stored_form
 from queues.streams.tracking import BATCH
+from warren.wire.amqp10.codec.descriptors import PROPERTIES
 from warren.wire.amqp10.codec.message import Sections
 from warren.wire.amqp10.transfers import BARE_BYTES, BARE_HEAD, TransferScanner
 from warren.wire.buffer import (
@@ -38,6 +39,8 @@ BATCH_BIT: Final = 0x80
 BATCH_HEAD_BYTES: Final = 11
 LENGTH_BYTES: Final = 4
 ID_BYTES: Final = 8
+SHORT_DESCRIPTOR: Final = 0x53  # behind the byte 0
+NO_BODY: Final = b"\x00\x53\x75\xa0\x00"
 CONFIRM_HEAD_BYTES: Final = 9  # as of Publish
 U16_MASK: Final = 0xFFFF
 U32_MASK: Final = 0xFFFFFFFF
@@ -81,6 +84,8 @@ class PublishScanner:
         self._body = b""
         self._at: i64 = 0
         self._has_filter = False
+        self._filter_value = ""  # of `_annotations`
+        self._annotations = b""
         self._walker = TransferScanner(0)
         self._sections = Sections()
         self._data = BytesWriter()
@@ -156,12 +161,24 @@ class PublishScanner:
         write_i32_le(self._offsets, i32(len(writer)))
         self.count += 1
         self.byte_count += end - begin
-        if filter_value != "" or not self._walker.walk(data, begin, end):
+        is_whole = self._walker.walk(data, begin, end)
+        if not is_whole or (filter_value != "" and not is_bare(data, begin, end)):
             writer.write(stored_form(data[begin:end], filter_value, self._sections))
             return
-        write_i32_be(writer, i32(BARE_BYTES + end - begin))
+        annotations = b"" if filter_value == "" else self._annotations_of(filter_value)
+        write_i32_be(writer, i32(BARE_BYTES + i64(len(annotations)) + end - begin))
         write_i64_be(writer, BARE_HEAD)
+        if filter_value != "":
+            writer.write(annotations)
         copy(writer, data, begin, end)
+
+    def _annotations_of(self, filter_value: str) -> bytes:
+        """The section that a message without a head has in front of it."""
+        if filter_value != self._filter_value:
+            stored = stored_form(NO_BODY, filter_value, self._sections)
+            self._annotations = stored[BARE_BYTES : len(stored) - len(NO_BODY)]
+            self._filter_value = filter_value
+        return self._annotations
 
     def _note_id(self, publishing_id: i64) -> None:
         """That of the message that was gathered last, which is not one of a batch."""
@@ -235,6 +252,12 @@ class PublishScanner:
         self.count = 0
         self.byte_count = 0
         return run
+
+
+def is_bare(data: bytes, begin: i64, end: i64) -> bool:
+    """Whether a message begins with its properties or what is behind them, described by a code."""
+    is_short = end - begin > 2 and read_i16_be(data, begin) == SHORT_DESCRIPTOR
+    return is_short and data[begin + 2] >= PROPERTIES
 
 
 def check_batch(content: bytes, count: i64) -> None:

@@ -4,11 +4,12 @@ import gzip
 
 import pytest
 
-from node.streams.bodies import body_of
+from node.streams.bodies import body_of, stored_form
 from node.streams.publish_frames import PublishRun, PublishScanner, confirm_frame
 from queues.message import FORMAT_10, Chunk
 from queues.streams.filtering import filter_value
 from queues.streams.tracking import BATCH
+from warren.wire.amqp10.codec.message import Sections
 from warren.wire.stream import codes
 from warren.wire.stream.frames import BadFrame, Fields, FrameWriter
 
@@ -132,6 +133,34 @@ def test_entries_of_version_2_have_filter_values() -> None:
     assert [filter_value(chunk, index) for index in range(2)] == [b"west", b""]
     assert body_of(chunk, 0).endswith(AMQP)
     assert body_of(chunk, 1) == b"no sections"
+
+
+HEADER = b"\x00Sp\xc0\x02\x01A"
+ANNOTATIONS = b"\x00Sr\xc1\x08\x02\xa3\x03x-a\xa1\x00"
+PROPERTIES = b"\x00Ss\xc0\x04\x01\xa1\x01m"
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        *(AMQP, PROPERTIES + AMQP, HEADER + AMQP, ANNOTATIONS + AMQP),
+        *(HEADER + ANNOTATIONS + PROPERTIES + AMQP, b"no sections", b"", b"\x00Su"),
+        *(b"\x00\x80\x00\x00\x00\x00\x00\x00\x00u\xa0\x01a", PROPERTIES + bytes(300) + AMQP),
+        b"\x00Su\xb0\x00\x00\x10\x00" + bytes(4096),
+    ],
+)
+def test_a_message_of_a_run_is_stored_with_its_filter_value(message: bytes) -> None:
+    entries = []
+    values = [b"eu", b"eu", b"", b"w" * 300, b"eu"]
+    for number, value in enumerate(values):
+        entry = single(number, message)
+        entries.append(entry[:8] + len(value).to_bytes(2, "big") + value + entry[8:])
+    run = run_of(*entries, version=2)
+    chunk = chunk_of(run)
+    for index, value in enumerate(values):
+        assert filter_value(chunk, index) == value
+        start, end = chunk.span(index)
+        assert run.data[start:end] == stored_form(message, value.decode(), Sections())
 
 
 @pytest.mark.parametrize(
