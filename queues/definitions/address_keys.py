@@ -15,6 +15,7 @@ from queues.machine.message_groups import BUCKETS_MAX
 
 COPIES: Final = "non-destructive"
 GROUPS: Final = "group-buckets"
+IDS: Final = "id-cache-size"
 WINDOW: Final = "consumer-window-size"
 RATE: Final = "consumer-max-rate"
 RING: Final = "ring-size"
@@ -175,7 +176,7 @@ ADDRESS_KEYS: Final = (
         *("'notify' or 'kill'", "policy for slow consumers"),
     ),
     AddressKey(
-        *("id-cache-size", "id_cache_size", _whole(0, IDS_MAX)),
+        *(IDS, "id_cache_size", _whole(0, IDS_MAX)),
         *(f"a number of ids from 0 to {IDS_MAX}", "size of the cache of ids"),
     ),
     AddressKey(
@@ -242,7 +243,9 @@ def stream_fault(definition: Mapping[str, object], apply_to: object) -> str | No
     """Why a policy for streams, or quorum queues, cannot have these keys."""
     if apply_to == "quorum_queues" and COPIES in definition:
         return f"{COPIES} does not apply to quorum queues, but to classic queues without mirrors"
-    found = [key for key in definition if key in BY_NAME] if apply_to == "streams" else []
+    if apply_to != "streams":
+        return None
+    found = [key for key in definition if key in BY_NAME and key != IDS]
     if not found:
         return None
     return f"{found[0]} does not apply to streams: their consumers read a log at their own place"

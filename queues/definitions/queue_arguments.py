@@ -12,6 +12,7 @@ from queues.addresses.limits import Key, together_fault
 from queues.definitions.address_keys import (
     ADDRESS_KEYS,
     COPIES,
+    IDS,
     AddressKey,
     copies_fault,
     ring_fault,
@@ -216,6 +217,7 @@ _LOCATORS: Final = ("client-local", "balanced", "random", "least-leaders", "min-
 _OVERFLOWS: Final = ("drop-head", "reject-publish", "reject-publish-dlx")
 _RETRY_TYPES: Final = ("disabled", "all", "failed", "returned")
 _BOTH: Final = (CLASSIC, QUORUM)
+_TYPES: Final = {COPIES: (CLASSIC,), IDS: QUEUE_TYPES}
 
 RULES: Final = (
     Rule(
@@ -259,9 +261,6 @@ RULES: Final = (
     Rule("x-max-in-memory-length", _not_negative, (QUORUM,)),
     Rule("x-max-in-memory-length-bytes", _not_negative, (QUORUM,)),
     Rule("x-max-in-memory-bytes", _not_negative, (QUORUM,)),
-    *(
-        Rule(f"x-{key.name}", _setting(key), (CLASSIC,) if key.name == COPIES else _BOTH)
-        for key in ADDRESS_KEYS
-    ),
+    *(Rule(f"x-{key.name}", _setting(key), _TYPES.get(key.name, _BOTH)) for key in ADDRESS_KEYS),
     *(Rule(f"x-{key.name}", _limit(key), _BOTH) for key in LIMIT_KEYS),
 )

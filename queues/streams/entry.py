@@ -11,9 +11,10 @@ from struct import Struct
 from typing import Final
 
 from queues.hosts.quorum_entry import put_run, take_runs
-from queues.machine.commands import Command, decode, encode
+from queues.machine.commands import Command, Configure, decode, encode
 from queues.message import Chunk
 from queues.sessions.credit import CreditActor
+from queues.streams.duplicates import ids_limit
 
 VERSION: Final = 1
 HEAD: Final = Struct("<BQI")
@@ -33,6 +34,11 @@ class Batch:
         self.owed = owed
         self.now_ms = 0
         self.place = (0, 0)
+
+    def remember_ids(self, before: int, wanted: int) -> None:
+        """Have the stream remember so many ids, if it remembers another number of them."""
+        if before != wanted and not isinstance(self.commands[0], Configure):
+            self.commands.insert(0, ids_limit(wanted))
 
 
 def encode_entry(now_ms: int, commands: Sequence[Command], chunks: Sequence[Chunk]) -> list[bytes]:

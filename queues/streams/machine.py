@@ -15,6 +15,7 @@ import msgspec
 
 from queues.machine.commands import (
     Command,
+    Configure,
     EndProcess,
     EndSession,
     Enqueue,
@@ -31,6 +32,7 @@ from queues.machine.consuming.numbered_sessions import TAKEN, Resume, Resumed, S
 from queues.machine.effects import Activated, Applied, Effect, Inspected
 from queues.machine.leadership_snapshot import LeadershipState, leadership_state, restored_streams
 from queues.message import Chunk
+from queues.streams.duplicates import Duplicates, DuplicatesState, restored_duplicates
 from queues.streams.groups import Groups, GroupState, restored_groups
 from queues.streams.offloading import OffloadChange, OffloadedRow, changed_rows, row_of
 from queues.streams.tracking import Tracking, TrackingState, restored_tracking
@@ -52,6 +54,7 @@ class MachineState(msgspec.Struct, frozen=True, array_like=True):
     tracking: TrackingState = TrackingState()
     groups: list[GroupState] = []
     offloaded: list[OffloadedRow] = []
+    duplicates: DuplicatesState = (0, b"")
 
 
 @dataclass(slots=True)
@@ -85,6 +88,7 @@ class StreamMachine:
         self.published: dict[SessionId, int] = {}  # highest publish that is decided
         self.tracking = Tracking()
         self.groups = Groups()
+        self.duplicates = Duplicates()
         self.offloaded: tuple[OffloadedSegment, ...] = ()
 
     def apply(self, now_ms: int, commands: Sequence[Command], chunks: Sequence[Chunk]) -> Outcome:
@@ -97,6 +101,8 @@ class StreamMachine:
                 self._numbered(command, waiting, outcome)
             elif isinstance(command, Leads):
                 self.led_term = int(command.term)
+            elif isinstance(command, Configure):
+                self.duplicates.configure(command)
             elif isinstance(command, EndSession):
                 self._end(command.session, outcome)
             elif isinstance(command, EndProcess):
@@ -132,7 +138,7 @@ class StreamMachine:
             last = int(inner.first_seq + inner.count - 1)
             outcome.confirmed.append((command.session, last))
             if wanted == TAKEN:
-                new = self.tracking.new_in(command.session, chunk)
+                new = self.duplicates.new_in(self.tracking.new_in(command.session, chunk))
                 outcome.chunks.extend(new)
                 self.next_offset += sum(int(each.count()) for each in new)
                 self.published[command.session] = last
@@ -189,7 +195,8 @@ class StreamMachine:
         numbers = (self.next_offset, self.last_chunk, self.last_ms, self.led_term)
         tracking, groups = self.tracking.state(), self.groups.state()
         offloaded = [row_of(each) for each in self.offloaded]
-        return MachineState(*numbers, sessions, published, tracking, groups, offloaded)
+        duplicates = self.duplicates.state()
+        return MachineState(*numbers, sessions, published, tracking, groups, offloaded, duplicates)
 
 
 def restored_machine(state: MachineState) -> StreamMachine:
@@ -209,4 +216,5 @@ def restored_machine(state: MachineState) -> StreamMachine:
     machine.tracking = restored_tracking(state.tracking)
     machine.groups = restored_groups(state.groups)
     machine.offloaded = changed_rows((), OffloadChange(state.offloaded))
+    machine.duplicates = restored_duplicates(state.duplicates)
     return machine

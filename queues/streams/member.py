@@ -299,6 +299,7 @@ class StreamMember:
         batch = self._waiting
         if not batch.commands or group.raft.term != self.term:
             return
+        batch.remember_ids(self.machine.duplicates.limit, self.settings.ids_max)
         place = group.propose(encode_entry(now_ms, batch.commands, batch.chunks))
         if place is None:  # Too much is under way, or a transfer; or `lead` is about to tell.
             self._turn.wake_host(self, now_ms + RETRY_MS)

@@ -19,6 +19,7 @@ class StreamSettings:
     filter_bytes: int = FILTER_BYTES
     offloads: bool = False  # old segments go to the object store
     local_bytes_max: int = 0  # of files; segments that are in the store are dropped beyond it
+    ids_max: int = 0  # of `_AMQ_DUPL_ID` that it remembers
 
 
 def stream_settings(arguments: Mapping[str, object]) -> StreamSettings:
@@ -32,6 +33,7 @@ def stream_settings(arguments: Mapping[str, object]) -> StreamSettings:
         filter_bytes=_number(arguments, "x-stream-filter-size-bytes", FILTER_BYTES),
         offloads=arguments.get("x-stream-offload") is True,
         local_bytes_max=_number(arguments, "x-stream-local-max-bytes", 0),
+        ids_max=_number(arguments, "x-id-cache-size", 0),
     )
 
 

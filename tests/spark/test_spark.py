@@ -335,11 +335,12 @@ def test_a_stream_is_copied_into_a_queue(
     assert {each.message_id for each in taken(url, "copy", 200)} == {f"m{n}" for n in range(200)}
 
 
+@pytest.mark.parametrize("kind", ["quorum", "stream"])
 def test_a_micro_batch_that_is_repeated_leaves_each_row_once(
-    spark: Any, url: str, tmp_path: Path, warren_broker: Broker
+    spark: Any, url: str, tmp_path: Path, warren_broker: Broker, kind: str
 ) -> None:
     async def work(connection: Any, management: Any) -> None:
-        arguments = {"x-queue-type": "quorum", "x-id-cache-size": 1000}
+        arguments = {"x-queue-type": kind, "x-id-cache-size": 1000}
         await management.declare_queue("copy", arguments=arguments)
 
     declare(url, "log", "stream")

@@ -4,9 +4,9 @@ Columns: `body` (binary or string) must be there; `routing_key`, `message_id`, `
 `content_type` (strings) and `headers` (a map) may be. Other columns are refused before anything
 is sent.
 
-With `publisherId` each message has an id (`_AMQ_DUPL_ID`) by which a queue with `id-cache-size`
-drops what Spark repeats. The id has the content of the row in it: a row that differs is never taken
-for a repeated one, and the order of the rows of a task does not matter.
+With `publisherId` each message has an id (`_AMQ_DUPL_ID`) by which a queue or stream with
+`id-cache-size` drops what Spark repeats. The id has the content of the row in it: a row that
+differs is never taken for a repeated one, and the order of the rows of a task does not matter.
 """
 
 import asyncio
@@ -87,15 +87,13 @@ class RowIds:
 
 
 def check_target(options: WriteOptions) -> None:
-    """Whether the queue can drop repeated rows. OptionError: it cannot; WriteError: no answer."""
+    """Warn if the queue does not drop repeated rows by itself. WriteError: no answer."""
     if not options.publisher_id or options.queue is None:
         return
     try:
         found = asyncio.run(_described(options, options.queue))
     except (ClientError, OSError, TimeoutError) as error:
         raise WriteError(f"{_target(options)}: {error or 'no answer in time'}") from error
-    if found["type"] == "stream":
-        raise OptionError(f"option 'publisherId': {_target(options)} is a stream and keeps no ids")
     arguments = found["arguments"]
     if not isinstance(arguments, dict) or "x-id-cache-size" not in arguments:
         log.warning(

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from queues.definitions.address_keys import ADDRESS_KEYS, address_settings
+from queues.definitions.address_keys import ADDRESS_KEYS, IDS, address_settings
 from queues.definitions.policy_keys import policy_fault
 from queues.definitions.queue_arguments import argument_fault
 from queues.definitions.queue_options import QueueDefaults, can_refuse, options_of, without_copies
@@ -571,7 +571,7 @@ def test_queue_that_becomes_destructive_takes_settlements_of_copies() -> None:
 GOOD = (3, 1, 500, "kill", "key", True)  # One of them is good for each key.
 
 
-def test_each_key_sets_its_setting_and_is_refused_for_streams() -> None:
+def test_each_key_sets_its_setting_and_all_but_the_ids_are_refused_for_streams() -> None:
     for key in ADDRESS_KEYS:
         value = next(
             each for each in (3, 1, 500, "kill", "key", True) if key.convert(each) is not None
@@ -580,8 +580,11 @@ def test_each_key_sets_its_setting_and_is_refused_for_streams() -> None:
         assert (made is None) == (key.setting == "")
         assert made is None or getattr(made, key.setting) == key.convert(value)
         fault = policy_fault(".*", "streams", 0, {key.name: value}, False)
-        assert fault is not None
-        assert f"{key.name} does not apply to streams" in fault
+        if key.name == IDS:
+            assert fault is None
+        else:
+            assert fault is not None
+            assert f"{key.name} does not apply to streams" in fault
         assert policy_fault(".*", "queues", 0, {key.name: value}, False) is None
 
 

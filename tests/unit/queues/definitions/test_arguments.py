@@ -162,6 +162,7 @@ GOOD: list[tuple[dict[str, object], str, list[object]]] = [
     (QUORUM, "x-slow-consumer-check-period", [1, 5]),
     (CLASSIC, "x-slow-consumer-policy", ["NOTIFY", "KILL"]),
     (QUORUM, "x-id-cache-size", [0, 20_000]),
+    (STREAM, "x-id-cache-size", [0, 20_000]),
     (CLASSIC, "x-last-value-key", ["symbol"]),
     (CLASSIC, "x-non-destructive", [True, False]),
     (CLASSIC, "x-group-buckets", [0, 1024]),
