@@ -13,9 +13,11 @@ from node.management.access import Context, asked_vhosts, caller_of
 from node.management.bodies import Body, flag, path_name, read_body, text, words
 from node.management.changes import change, existing_vhost, put
 from node.management.replies import ApiError
+from node.management.rows.columns import row_of
 from node.management.rows.listing import list_reply, object_reply
 from node.management.rows.rates import QUEUE_STATS, VHOST, Measured, Ranges, put_details, summed
 from node.management.rows.sampling import parse_ranges
+from node.management.rows.vhost_columns import VHOST_COLUMNS, DefinedVhost
 from node.management.rows.view import VhostView
 from queues.definitions.broker_objects import Uid, VhostEntry
 from queues.definitions.metadata.commands import DeclareVhost, SetPermissions
@@ -129,7 +131,8 @@ class Vhosts:
     def _row(self, vhost: VhostView) -> Body:
         found = self._context.operations.metadata.vhosts.get(vhost.name)
         entry = VhostEntry(Uid(0), vhost.name, "", ()) if found is None else found.entry
-        return vhost_row(vhost, entry, self._context.view.node().name)
+        defined = DefinedVhost(entry, vhost, self._context.view.node().name)
+        return row_of(VHOST_COLUMNS, defined)
 
 
 def with_others(row: Body, others: Others, rates: Sequence[Measured]) -> Body:
@@ -172,25 +175,3 @@ def vhost_command(name: str, body: Body, old: VhostEntry) -> DeclareVhost:
         flag(body, "tracing", old.tracing),
         flag(body, "protected_from_deletion", old.protected),
     )
-
-
-def vhost_row(vhost: VhostView, entry: VhostEntry, node: str) -> Body:
-    kind = entry.default_queue_type or CLASSIC
-    return {
-        "name": vhost.name,
-        "description": entry.description,
-        "tags": list(entry.tags),
-        "default_queue_type": kind,
-        "metadata": {
-            "description": entry.description,
-            "tags": list(entry.tags),
-            "default_queue_type": kind,
-        },
-        "tracing": entry.tracing,
-        "protected_from_deletion": entry.protected,
-        "cluster_state": {node: "running" if vhost.running else "stopped"},
-        "messages": vhost.messages_ready + vhost.messages_unacknowledged,
-        "messages_ready": vhost.messages_ready,
-        "messages_unacknowledged": vhost.messages_unacknowledged,
-        "message_stats": dict(zip(QUEUE_STATS, vhost.stats, strict=True)),
-    }

@@ -28,6 +28,7 @@ class Kind(Enum):
     CONNECTION_DETAILS = "connection details"
     STREAM_CONNECTION_DETAILS = "stream connection details"
     CHANNEL_DETAILS = "channel details"
+    VHOST_METADATA = "vhost metadata"
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,6 +52,9 @@ TYPES: Final = {
     Kind.CONNECTION_DETAILS: record("ConnectionDetails", PEER),
     Kind.STREAM_CONNECTION_DETAILS: record("StreamConnectionDetails", OF_STREAM),
     Kind.CHANNEL_DETAILS: CHANNEL_DETAILS,
+    Kind.VHOST_METADATA: record(
+        "VhostMetadata", {"description": STRING, "tags": TEXTS, "default_queue_type": STRING}
+    ),
 }
 
 

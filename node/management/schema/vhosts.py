@@ -2,17 +2,15 @@
 
 from typing import Final
 
+from node.management.rows.vhost_columns import VHOST_COLUMNS
+from node.management.schema.connections import schemas_of
 from node.management.schema.model import (
     ADMINISTRATOR,
-    ANY,
-    BOOLEAN,
     COLUMNS,
-    COUNT,
     FLAG,
     RANGES,
     STRING,
     TAGS,
-    TEXTS,
     deletes,
     lists,
     or_null,
@@ -20,29 +18,10 @@ from node.management.schema.model import (
     puts,
     reads,
     record,
-    table,
     wanted,
 )
 
-VHOST: Final = record(
-    "Vhost",
-    {
-        "name": STRING,
-        "description": STRING,
-        "tags": TEXTS,
-        "default_queue_type": STRING,
-        "metadata": record(
-            "VhostMetadata", {"description": STRING, "tags": TEXTS, "default_queue_type": STRING}
-        ),
-        "tracing": BOOLEAN,
-        "protected_from_deletion": BOOLEAN,
-        "cluster_state": table(STRING),
-        "messages": COUNT,
-        "messages_ready": COUNT,
-        "messages_unacknowledged": COUNT,
-        "message_stats": table(ANY),
-    },
-)
+VHOST: Final = record("Vhost", schemas_of(VHOST_COLUMNS))
 ONE: Final = "/api/vhosts/{vhost}"
 PROTECTION: Final = f"{ONE}/deletion/protection"
 
