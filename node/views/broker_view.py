@@ -318,6 +318,17 @@ class LiveView:
             view = self._in_use(at_rest, host)
         return broker.operating.with_place(queue, view)
 
+    def counts_known(self, vhost: str, name: str) -> bool:
+        broker = self._broker
+        queue = broker.definitions.queue(vhost, name)
+        if queue is None or broker.queues.is_down(queue):
+            return False
+        is_in_use = (
+            queue.uid in broker.queues.hosts.awake
+            or broker.quorum_queues.stream(queue.uid) is not None
+        )
+        return (is_in_use or broker.queues.is_home(queue)) and broker.operating.is_counted(queue)
+
     def head_timestamp(self, vhost: str, name: str) -> int | None:
         queue = self._broker.definitions.queue(vhost, name)
         host = None if queue is None else self._broker.queues.hosts.awake.get(queue.uid)

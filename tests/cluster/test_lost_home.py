@@ -63,7 +63,7 @@ def test_counts_of_a_queue_whose_home_is_killed_are_unknown_and_not_zero(
     homed, other = cluster.node(1), cluster.node(2)
     channel = channel_on(cluster, 1)
     channel.queue_declare("counted", durable=True)
-    channel_on(cluster, 2).queue_declare("elsewhere", durable=True)
+    channel_on(cluster, 2).queue_declare("at-rest", durable=True)
     publish_all(channel, "counted", [b"one", b"two"], persistent=True)
     api = HttpApi(other.management_url)
     place = "/queues/%2F/counted"
@@ -74,7 +74,9 @@ def test_counts_of_a_queue_whose_home_is_killed_are_unknown_and_not_zero(
     for sort in ("", "?sort=messages", "?sort=message_stats.publish", "?sort=consumers"):
         rows = {row["name"]: row for row in api.get(f"/queues{sort}")}
         assert_unknown(rows["counted"])
-        assert (rows["elsewhere"]["counts_known"], rows["elsewhere"]["messages"]) == (True, 0)
+        assert (rows["at-rest"]["counts_known"], rows["at-rest"]["messages"]) == (True, 0)
+    by_count = [row["name"] for row in api.get("/queues?sort=messages")]
+    assert [each for each in by_count if each in ("counted", "at-rest")] == ["counted", "at-rest"]
     assert_unknown(api.get(place))
     status, refusal = api.ask("DELETE", f"{place}/contents")
     assert (status, refusal["reason"]) == (404, DOWN_COUNTED)
@@ -86,7 +88,7 @@ def test_counts_of_a_queue_whose_home_is_killed_are_unknown_and_not_zero(
     assert main(["-q", "--node-url", other.management_url, "list_queues", *wanted]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert "counted\tunknown\tunknown\tdown" in lines
-    assert "elsewhere\t0\t0\trunning" in lines
+    assert "at-rest\t0\t0\trunning" in lines
     homed.start()
     eventually(lambda: api.get(place)["messages"] == 2)
     channel_on(cluster, 2).queue_delete("counted")

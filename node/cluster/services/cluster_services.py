@@ -193,11 +193,17 @@ class Operating:
             return self._with_mirrors(queue, queue.mirrors, view)
         is_mirrored = queue.durable and "ha-mode" in view.policy.definition
         view = replace(view, is_mirrored=is_mirrored and not queue.exclusive)
-        home = self._led_by(queue)
-        if cluster_snapshot.is_running(home):
+        if self.is_counted(queue):
             return view
         reason = f"its node {queue.node} is not running"
         return replace(view, state=DOWN, reason=reason, counts_known=False)
+
+    def is_counted(self, queue: Queue) -> bool:
+        """Whether a running node knows what is in the queue. Members of a group all do."""
+        if queue.mirrors is not None and queue.mirrors.members:
+            return self.cluster_snapshot.leader_of(queue) != 0
+        has_group = len(queue.holders) > 0
+        return has_group or self.cluster_snapshot.is_running(self._led_by(queue))
 
     def _with_mirrors(self, queue: Queue, mirrors: MirrorView, view: "QueueView") -> "QueueView":
         """The same of a mirrored queue. `recoverable_mirrors`: those that could be promoted when
@@ -221,7 +227,7 @@ class Operating:
             is_mirrored=len(mirrors.members) > 1 or "ha-mode" in view.policy.definition,
             state=state,
             reason=view.reason or reason,
-            counts_known=view.counts_known and found != 0,
+            counts_known=view.counts_known and self.is_counted(queue),
         )
 
     def tick(self, now_ms: int) -> None:

@@ -62,8 +62,7 @@ def queue_values(view: BrokerView, rates: Rates, sort: str) -> Value:
         values = rates.values(QUEUE, key)
         if values is not None:
             return values[count_place]
-        queue = view.queue(*key)
-        return None if queue is None or not queue.counts_known else 0
+        return 0 if view.counts_known(*key) else None
 
     return count
 

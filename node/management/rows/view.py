@@ -462,6 +462,9 @@ class BrokerView(Protocol):
 
     def queue(self, vhost: str, name: str) -> QueueView | None: ...
 
+    def counts_known(self, vhost: str, name: str) -> bool:
+        """`counts_known` of the queue's view, without the cost of that; False: there is none."""
+
     def head_timestamp(self, vhost: str, name: str) -> int | None:
         """That the message to be served next says of itself, in seconds; None: nothing known."""
 

@@ -169,6 +169,10 @@ class FakeBroker:
             self.on_queue(vhost, name)
         return self.queues.get((vhost, name))
 
+    def counts_known(self, vhost: str, name: str) -> bool:
+        queue = self.queues.get((vhost, name))
+        return queue is not None and queue.counts_known
+
     def head_timestamp(self, vhost: str, name: str) -> int | None:
         return self.heads.get((vhost, name))
 

@@ -16,6 +16,7 @@ from node.management.api.operations.health import queue_named
 from node.management.rows import cluster_view, queue_lists
 from node.management.rows.client_view import Chosen
 from node.management.rows.cluster_view import ClusterView
+from node.management.rows.queue_rows import queue_values
 from node.management.rows.rates import CHANNEL, CONNECTION, CONSUMER, EXCHANGE, NODE, QUEUE, unknown
 from node.management.rows.sampling import Rates
 from node.management.rows.view import ConnectionView, ExchangeView, VhostView
@@ -390,6 +391,18 @@ def test_a_sorted_page_has_the_rows_of_all_nodes_in_one_order(
         assert [row["name"] for row in rows] == ["c3 (1)", "c2 (1)", "c1 (1)"]
 
     over_http(site, test)
+
+
+def test_sorting_by_a_count_makes_no_view_of_a_queue_that_is_at_rest() -> None:
+    site = Site()
+    view = site.views[2]
+    silent = replace(view.queues["/", "q2"], name="silent", counts_known=False)
+    view.queues["/", "silent"] = silent
+    looked: list[str] = []
+    view.on_queue = lambda vhost, name: looked.append(name)
+    value = queue_values(view, site.rates[2], "messages_ready")
+    assert [value(("/", name)) for name in ("q2", "silent", "none")] == [0, None, None]
+    assert looked == []
 
 
 def test_clients_of_a_node_that_is_away_are_left_out() -> None:
