@@ -3,7 +3,8 @@
 Two publishers have names and publishing ids. When the process of one is gone, its successor
 publishes again under the same name what it did not see confirmed; no message may get a second
 offset by that. The third one has no name: what it did not see confirmed may be lost. They also
-store offsets by name, which never go back.
+store offsets by name, which never go back. With `by_ids` messages of the third one have ids of
+duplicate detection, and it publishes them again like the others, but the last one first.
 
 Old segments go to an object store, which fails, answers late and keeps torn objects. Members come
 and go while clients publish: one step at a time, as operators do it.
@@ -41,11 +42,14 @@ from tests.sim.storage.sim_disk import Crashed, SimDisk
 from tests.sim.storage.sim_objects import SimObjects, on_no_thread
 from tests.unit.queues.fake_sink import FakeSink
 from warren.storage.streams.segment_objects import SegmentObjects
+from warren.wire.amqp091.deliver import build
+from warren.wire.amqp091.fields import encode_table
 
 TICK_MS: Final = 20
 BEAT_MS: Final = 100
 SETTLE_STEPS: Final = 60_000
 ANONYMOUS: Final = b"app 102"
+IDS_MAX: Final = 500  # more than are published and repeated meanwhile
 SPARE: Final = 2  # nodes without a member at first
 
 
@@ -77,6 +81,8 @@ class Publisher:
         """Publish the last messages once more, as one who does not know how far it has come."""
         if self.payloads and self.has_ids:
             self.publish(self.payloads[-count:], self.ids[-count:])
+        elif self.payloads and self.world.limits.ids_max > 0:
+            self.publish(self.payloads[-count:][::-1], self.ids[-count:])
 
     def store(self, offset: int) -> None:
         self.command(StoreOffsets(self.session, [(self.name, offset)]))
@@ -183,10 +189,22 @@ class Line(FakeSink):
         raise AssertionError("no session is ended here")
 
 
+def with_id(payload: bytes) -> bytes:
+    """A message with this body, which is also its id."""
+    headers = encode_table({"_AMQ_DUPL_ID": payload.decode()})
+    return build("", b"s", b"\x20\x00" + headers, payload)
+
+
 class StreamWorld:
     """See the module."""
 
-    def __init__(self, seed: int, count: int = 3, limits: StreamSettings | None = None) -> None:
+    def __init__(
+        self,
+        seed: int,
+        count: int = 3,
+        limits: StreamSettings | None = None,
+        by_ids: bool = False,
+    ) -> None:
         self.random = random = Random(seed)
         self.now_ms = 1000
         self.limits = limits or StreamSettings(
@@ -194,6 +212,7 @@ class StreamWorld:
             segment_bytes=random.choice((200, 1000, 100_000)),
             offloads=random.random() < 0.6,
             local_bytes_max=random.choice((0, 0, 2000)),
+            ids_max=IDS_MAX if by_ids else 0,
         )
         self.objects = SimObjects(Random(random.getrandbits(64)))
         self.objects.fails = random.choice((0.0, 0.1))
@@ -397,7 +416,9 @@ class StreamWorld:
             payloads = []
             for _ in range(self.random.randint(1, 4)):
                 self.published += 1
-                payloads.append(b"%d." % self.published + b"x" * self.random.randint(0, 60))
+                payload = b"%d." % self.published + b"x" * self.random.randint(0, 60)
+                by_ids = self.limits.ids_max > 0 and not publisher.has_ids
+                payloads.append(with_id(payload) if by_ids else payload)
             first_id = self.next_ids[publisher.name]
             self.next_ids[publisher.name] += len(payloads)
             publisher.publish(payloads, list(range(first_id, first_id + len(payloads))))
@@ -418,7 +439,7 @@ class StreamWorld:
         new = Publisher(self.process_count, publisher.name, self)
         self.publishers[self.publishers.index(publisher)] = new
         confirmed = publisher.confirmed
-        if confirmed < len(publisher.payloads) and new.has_ids:
+        if confirmed < len(publisher.payloads) and (new.has_ids or self.limits.ids_max > 0):
             new.publish(publisher.payloads[confirmed:], publisher.ids[confirmed:])
 
     def fault(self) -> None:

@@ -26,6 +26,14 @@ def test_an_offset_is_one_message_and_what_is_confirmed_is_on_all_members(seed: 
     world.end()
 
 
+@pytest.mark.parametrize("seed", range(int(FIRST), int(LAST)))
+def test_a_message_with_an_id_has_one_offset_however_often_it_is_published(seed: int) -> None:
+    world = StreamWorld(seed, 3, by_ids=True)
+    world.run_until("a confirm", lambda: bool(world.confirmed))
+    world.run(STEPS)
+    world.end()
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_a_member_that_is_replaced_stays_until_it_is_removed(seed: int) -> None:
     world = StreamWorld(seed, 2)
