@@ -22,7 +22,7 @@ from queues.definitions.queue_arguments import DURATION_MS_MAX
 from queues.queue_host import QueueHost
 from queues.routing.content import Content, Content091
 from queues.routing.copies import copies_of, may_copy, may_copy_at, without_hidden
-from queues.routing.pace import RoutingPace
+from queues.routing.pace import NewHosts, RoutingPace
 from queues.routing.router import NO_CONTENT, Route, Router, never
 from queues.sessions.publishing import Gate, HandOverRoom, Targets
 from warren.wire.amqp091.events import INFO_EXPIRATION, INFO_HEADERS, INFO_USER_ID, Publishes
@@ -33,7 +33,6 @@ from warren.wire.errors import ProtocolError, ReplyCode, Scope
 log = logging.getLogger("warren.routing")
 
 PLANS_MAX: Final = 65536
-HOSTS_AT_ONCE: Final = 256  # are made for queues that are used for the first time
 NOWHERE: Final = Targets([])
 MANDATORY: Final = 1
 IMMEDIATE: Final = 2
@@ -98,8 +97,7 @@ class RouteCache:
         self._plans: dict[bytes, Plan] = {}
         self._targets: dict[tuple[str, tuple[int, ...]], Targets] = {}
         self._undecided: Undecided | None = None
-        self._hosts_for = b""  # the key of a plan for which hosts are being made
-        self._hosts_made = 0
+        self._new_hosts = NewHosts(host_of)
 
     def take_undecided(self) -> Undecided | None:
         undecided = self._undecided
@@ -143,9 +141,23 @@ class RouteCache:
     ) -> Route | None:
         """Route one message by its content or by several keys; nothing is remembered.
 
-        None: this turn has no time for all keys; call it again for the same message.
+        None: this turn has no time for all keys, or for hosts of all queues; call it again for the
+        same message.
         """
-        return self._pace.route_some(self.router, exchange, key, content, more_keys)
+        self._pace.begin()
+        route = self._route(exchange, key, content, more_keys)
+        self._pace.end()
+        return route
+
+    def _route(
+        self, exchange: str, key: bytes, content: Content, more_keys: tuple[bytes, ...]
+    ) -> Route | None:
+        """See `route`. The time counts from `begin` on."""
+        is_late = self._pace.lap
+        route = self.router.route_in_slices(exchange, key, content, more_keys, is_late)
+        if route is None or not self._have_hosts(exchange, route.queues, is_late):
+            return None
+        return route
 
     def get(self, key: bytes) -> Plan | None:
         return self._plans.get(key)
@@ -199,7 +211,7 @@ class RouteCache:
         error = self._refusal(exchange, routing_key, route, bool(bits & IMMEDIATE))
         if error is not None:
             return Plan(exchange, routing_key, NOWHERE, mandatory, False, error)
-        if not self._have_hosts(key, route.queues, is_late):
+        if not self._have_hosts(exchange, route.queues, is_late):
             return None
         for warning in route.warnings:
             log.warning("%s", warning, extra=ids_of(vhost=self._vhost))
@@ -209,20 +221,11 @@ class RouteCache:
         targets = self.targets(route.queues, exchange)
         return Plan(exchange, routing_key, targets, mandatory, route.per_message, None)
 
-    def _have_hosts(self, key: bytes, uids: tuple[int, ...], is_late: Callable[[], bool]) -> bool:
-        """Make the hosts of queues that are used for the first time: each takes much longer than
-        to route to it. False: go on in the next turn."""
-        if key != self._hosts_for:
-            self._hosts_for, self._hosts_made = key, 0
-        while self._hosts_made + HOSTS_AT_ONCE < len(uids):
-            begin = self._hosts_made
-            self._hosts_made = begin + HOSTS_AT_ONCE
-            for uid in uids[begin : self._hosts_made]:
-                self._host_of(uid)
-            if is_late():
-                return False
-        self._hosts_for = b""
-        return True
+    def _have_hosts(
+        self, exchange: str, uids: tuple[int, ...], is_late: Callable[[], bool]
+    ) -> bool:
+        """Whether `targets` has no hosts to make, or few. False: go on in the next turn."""
+        return (exchange, uids) in self._targets or self._new_hosts.have(uids, is_late)
 
     def targets(self, uids: tuple[int, ...], exchange: str) -> Targets:
         """The one `Targets` of these queues, for messages published to this exchange."""
@@ -321,9 +324,7 @@ class RouteCache:
             self._copy(event.data, look)
         elif plan.per_message:
             content = Content091(event.data, start)
-            route = self.router.route_in_slices(
-                plan.exchange, plan.routing_key, content, (), self._pace.lap
-            )
+            route = self._route(plan.exchange, plan.routing_key, content, ())
             if route is None:
                 look.is_unfinished = True
                 return look
@@ -343,9 +344,7 @@ class RouteCache:
                 return
         if copies.keys or plan.per_message:
             content = Content091(data, look.start)
-            route = self.router.route_in_slices(
-                plan.exchange, plan.routing_key, content, copies.keys, self._pace.lap
-            )
+            route = self._route(plan.exchange, plan.routing_key, content, copies.keys)
             if route is None:
                 look.is_unfinished = True
                 return

@@ -39,7 +39,8 @@ class Plans(PlanCache, Protocol):
     ) -> "Route | None":
         """Route one message by its content or by several keys; nothing is remembered.
 
-        None: this turn has no time for all keys; call it again for the same message.
+        None: this turn has no time for all keys, or for hosts of all queues; call it again for the
+        same message.
         """
 
     def keys_refusal(self, exchange: str, keys: Sequence[bytes]) -> ProtocolError | None:

@@ -143,7 +143,7 @@ def _way(
 ) -> Way | None:
     """`known` holds the ways of plain addresses, so that messages of one way go together.
 
-    None: this turn has no time for all keys of the message. Undecided.
+    None: this turn has no time for all keys of the message, or for hosts of its queues. Undecided.
     """
     data = run.data
     start = int(read_i32_le(run.offsets, 4 * place))
@@ -161,7 +161,9 @@ def _way(
         return Way(NOWHERE, b"", error)
     if plan is None:
         plans = owner.plans()
-        plan = plans.get(names + b"\x00") or plans.make(names + b"\x00")
+        plan = plans.get(names + b"\x00") or plans.make_some(names + b"\x00")
+        if plan is None:
+            return None
     if plan.error is not None:
         return _refused(plan, names, known)
     keys = _more_keys(sections, data)

@@ -30,6 +30,7 @@ from queues.machine.commands import ACCEPT
 from queues.message import FORMAT_091, FORMAT_10, Chunk
 from queues.routing.content import Content091
 from queues.routing.copies import copies_of, without_hidden
+from queues.routing.pace import NewHosts
 from queues.routing.router import Route
 from queues.sessions.publishing import Targets
 from queues.streams.host import StreamHost
@@ -53,6 +54,7 @@ class LiveOperations:
         self.peeking = Peeking(broker)
         self.skipping = Skipping(broker, self.peeking)
         self._routing = asyncio.Lock()
+        self._new_hosts = NewHosts(lambda uid: broker.queues.host(uid))
 
     @property
     def metadata(self) -> Metadata:
@@ -204,7 +206,7 @@ class LiveOperations:
                 return True  # The address drops it, as its policy says.
         session = OperatorSession(self._broker.identity.new_session())
         try:
-            return await session.publish(hosts, chunk)
+            return await session.publish(hosts, chunk, self._broker.turn)
         finally:
             self._end(session)
             if gate is not None:
@@ -225,20 +227,23 @@ class LiveOperations:
     async def _route(
         self, vhost: str, exchange: str, key: bytes, data: bytes, more_keys: tuple[bytes, ...]
     ) -> Route:
-        """Route one message; if this turn has no time left, in the next one.
+        """Route one message; if this turn has no time left, in the next one. All queues that it
+        goes to have hosts then.
 
         Requests wait in line: one of them at least is routed in each turn.
         """
         turn = self._broker.turn
+        pace = turn.routing
         async with self._routing:
-            if turn.routing.is_spent():
+            if pace.is_spent():
                 turn.begin()
                 await asyncio.sleep(0)  # Behind the end of this turn.
             content = Content091(data, 0)
             while True:
                 router = self._broker.routers.of(vhost)
-                route = turn.routing.route_some(router, exchange, key, content, more_keys)
-                if route is not None:
+                route = pace.route_some(router, exchange, key, content, more_keys)
+                pace.begin()
+                if route is not None and self._new_hosts.have(route.queues, pace.lap):
                     return route
                 turn.begin()
                 await asyncio.sleep(0)

@@ -6,8 +6,8 @@ queues. Keeps `queues.queue_host.SessionSink`; whatever queues tell consumers it
 """
 
 import asyncio
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, Protocol
 
 from node.events.consumerless import Consumerless
 from queues.machine.commands import (
@@ -22,9 +22,19 @@ from queues.machine.commands import (
 )
 from queues.message import Chunk
 from queues.queue_host import QueueHost, View
+from queues.routing.pace import RoutingPace
 from queues.sessions.credit import CreditActor, CreditSpec
 
 CREDIT: Final = CreditSpec(1 << 20, 1 << 19)  # a request publishes one message
+
+
+class Turns(Protocol):
+    """The turn of the node (`node.turn.Turn`)."""
+
+    def begin(self) -> None: ...
+
+    @property
+    def routing(self) -> RoutingPace: ...
 
 
 class QueueGone(Exception):
@@ -54,11 +64,23 @@ class OperatorSession(Consumerless):
     def credit(self) -> CreditActor:
         return self._credit
 
-    async def publish(self, hosts: Iterable[QueueHost], chunk: Chunk) -> bool:
-        """Whether all of the queues, at least one, took the message."""
-        for host in hosts:
-            self._ask(host)
-            host.publish(self, chunk, 1)
+    async def publish(self, hosts: Sequence[QueueHost], chunk: Chunk, turn: Turns) -> bool:
+        """Whether all of the queues, at least one, took the message. Very many get it in several
+        turns; the queues of each share a chunk, because the journal writes a chunk once."""
+        room = turn.routing.hand_overs
+        at = 0
+        while at < len(hosts):
+            if at > 0:
+                await asyncio.sleep(0)  # Behind the end of this turn.
+            turn.begin()
+            left = len(hosts) - at
+            some = left if left <= room.narrow else int(room.offer(left))
+            room.left -= some if left > room.narrow else 0
+            shared = chunk.twin()
+            for host in hosts[at : at + some]:
+                self._ask(host)
+                host.publish(self, shared, 1)
+            at += some
         await self._answered.wait()
         return not self._refused
 

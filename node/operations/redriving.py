@@ -251,7 +251,9 @@ class Redriver:
             self._broker.turn.begin()
             hosts = [self._broker.queues.host(uid) for uid in made.route.queues]
             async with asyncio.timeout(PATIENCE_S):
-                return "" if await session.publish(hosts, made.chunk) else REFUSED
+                return (
+                    "" if await session.publish(hosts, made.chunk, self._broker.turn) else REFUSED
+                )
         except TimeoutError:
             return LATE
         finally:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, final
 from mypy_extensions import i64
 
 from queues.dead_lettering.dead_letter_schedule import DeadLetterSchedule, Letter
-from queues.hosts.host_interfaces import Addressed, Steps
+from queues.hosts.host_interfaces import Steps
 from queues.machine.commands import Command, EndSession, ReleaseDeadLetters, SessionId
 from queues.machine.expiry import FAR
 from queues.machine.pending_dead_letters import DEATHS, PendingDeadLetters
@@ -59,6 +59,19 @@ class Outbox:
 
 
 @final
+class Unfinished:
+    """A letter that the queues of `hosts` from `at` on have not got yet."""
+
+    __slots__ = ("at", "chunk", "hosts", "letter")
+
+    def __init__(self, letter: Letter, chunk: Chunk, hosts: list[QueueHost]) -> None:
+        self.letter = letter
+        self.chunk = chunk
+        self.hosts = hosts
+        self.at: i64 = 0
+
+
+@final
 class AtLeastOnceWorker(PublishingOnly):
     """See the module."""
 
@@ -72,6 +85,7 @@ class AtLeastOnceWorker(PublishingOnly):
         self._credit = CreditActor(f"dead letters of queue '{core.name}'", SPEC)
         self._outboxes: dict[int, Outbox] = {}
         self._reading: Letter | None = None  # its message is being read
+        self._unfinished: Unfinished | None = None  # very many queues get it, in several turns
         self._now_ms: i64 = core.machine.now_ms
         self._timer_ms: i64 = FAR
         self._is_marked = False
@@ -119,7 +133,7 @@ class AtLeastOnceWorker(PublishingOnly):
         if self.is_gone:
             return
         room: i64 = LETTERS
-        is_waiting = False
+        is_waiting = not self._hand_on()
         while room > 0 and not is_waiting:
             if self._is_spent():
                 room = 0
@@ -132,7 +146,7 @@ class AtLeastOnceWorker(PublishingOnly):
         released = self.schedule.take_released()
         if len(released) > 0:
             self._bury(ReleaseDeadLetters(released))
-        if room == 0 or self.schedule.has_purged():
+        if room == 0 or self._unfinished is not None or self.schedule.has_purged():
             self._is_marked = True
             self._turn.mark_host_later(self)
         else:
@@ -177,13 +191,37 @@ class AtLeastOnceWorker(PublishingOnly):
             self._see_host(host)
         if len(hosts) > 0:
             self.schedule.sent(letter, [host.uid for host in hosts], self._now_ms)
-            for host in hosts:
-                self._publish(host, letter, addressed)
-        elif addressed.goes_round:
+            self._unfinished = Unfinished(letter, addressed.chunk, hosts)
+            return self._hand_on()
+        if addressed.goes_round:
             self.schedule.drop(letter)
         else:
             self.schedule.nowhere(letter, self._now_ms)
         return True
+
+    def _hand_on(self) -> bool:
+        """Hand the last letter to further queues; return whether all have it."""
+        unfinished = self._unfinished
+        if unfinished is None:
+            return True
+        letter = unfinished.letter
+        hosts = unfinished.hosts
+        dead_letter_publisher = self._core.dead_letter_publisher
+        if dead_letter_publisher is None and not letter.is_done:
+            self.schedule.drop(letter)
+        if dead_letter_publisher is None or letter.is_done:
+            self._unfinished = None
+            return True
+        at = unfinished.at
+        upto = at + dead_letter_publisher.queues_now(int(len(hosts) - at))
+        unfinished.at = upto
+        if upto == len(hosts):
+            self._unfinished = None
+        for host in hosts[at:upto]:
+            if host.uid not in self._outboxes:  # It is gone, and says so again.
+                self._outboxes[host.uid] = Outbox(host)
+            self._publish(host, letter, unfinished.chunk)
+        return upto == len(hosts)
 
     def _see_host(self, host: QueueHost) -> None:
         """Have an outbox for it. What was on its way to another host of the queue is lost."""
@@ -195,13 +233,12 @@ class AtLeastOnceWorker(PublishingOnly):
         if known is None:
             self._outboxes[uid] = Outbox(host)
 
-    def _publish(self, host: QueueHost, letter: Letter, addressed: Addressed) -> None:
+    def _publish(self, host: QueueHost, letter: Letter, made: Chunk) -> None:
         """Each queue gets a chunk of its own (`queues.dead_lettering.dead_letter_publisher`)."""
         outbox = self._outboxes[host.uid]
         seq = outbox.next_seq
         outbox.next_seq = seq + 1
         outbox.sent.append(Sent(seq, letter))
-        made = addressed.chunk
         own = Chunk(made.format_tag, made.data, made.base, made.offsets, made.info, made.names)
         host.publish(self, own, int(seq))
 
@@ -259,5 +296,6 @@ class AtLeastOnceWorker(PublishingOnly):
         for outbox in self._outboxes.values():
             outbox.host.command(self, EndSession(self._session))
         self._outboxes = {}
+        self._unfinished = None
         self._credit.peer_down_everywhere()
         self._core.reading.end_session(self._session)

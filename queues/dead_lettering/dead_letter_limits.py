@@ -63,8 +63,21 @@ class DeadLetterLimits:
             return 0
         return 1 if self.is_late() else max(self._room // cost, 1)
 
+    def is_wide(self, queue_count: i64) -> bool:
+        """Whether letters to so many queues are handed over in several turns."""
+        return queue_count > self.routing.hand_overs.narrow
+
+    def queues(self, message_count: i64, width: i64) -> i64:
+        """To how many of `width` queues a chunk of so many letters may go now."""
+        some = max(self._room // cost_of(message_count, 1), 1)
+        return min(some, self.routing.hand_overs.offer(width))
+
     def spend(self, cost: i64) -> None:
         self._room -= cost
+
+    def spend_wide(self, queue_count: i64) -> None:
+        """So many queues got letters that `is_wide` is true of."""
+        self.routing.hand_overs.left -= queue_count
 
     def holds(self, is_persistent: bool, queue_count: i64) -> bool:
         """Whether a letter to so many queues waits until an alarm is over."""

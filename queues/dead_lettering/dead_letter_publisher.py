@@ -32,6 +32,7 @@ from queues.message import FORMAT_091, FORMAT_10, Chunk
 from queues.queue_host import PublishingOnly, QueueHost
 from queues.routing.content import Content, Content091
 from queues.routing.content10 import Content10
+from queues.routing.pace import NewHosts
 from queues.routing.router import Route, Router
 from queues.sessions.counts import Counts
 from queues.sessions.credit import CreditActor
@@ -44,6 +45,22 @@ SILENCE_MS: Final = 60_000  # between two lines about one queue
 COST_UNKNOWN: Final = 64  # of one letter, assumed until the first is routed
 DROPPED: Final = "messages are dropped"
 KEPT: Final = "messages are kept, and tried again"
+QUEUES_AT_ONCE: Final = 64  # get letters for many queues before the next look at the clock
+
+
+@final
+class WideLetters:
+    """Letters for very many queues; those of `uids` from `at` on have not got them yet."""
+
+    def __init__(
+        self, chunk: Chunk, uids: tuple[int, ...], deaths: list[tuple[str, str]], first: i64
+    ) -> None:
+        self.chunk = chunk
+        self.uids = uids
+        self.deaths = deaths
+        self.at: i64 = 0
+        self.first: i64 = first  # number of the dead message, and of
+        self.count: i64 = chunk.count()  # messages from it on
 
 
 @final
@@ -76,7 +93,11 @@ class QueueDeadLetterPublisher(PublishingOnly):
         self._quiet_until_ms = 0
         self._limits = limits
         self._cost: i64 = COST_UNKNOWN  # of one letter, as of the last run
-        self._is_unfinished = False  # the last letter has keys for which the turn had no time
+        self._is_unfinished = (
+            False  # the turn had no time for all keys or queues of the last letter
+        )
+        self._wide: WideLetters | None = None  # letters that not all of their queues have
+        self._new_hosts = NewHosts(host_of)
 
     @property
     def session(self) -> SessionId:
@@ -86,20 +107,27 @@ class QueueDeadLetterPublisher(PublishingOnly):
     def credit(self) -> CreditActor:
         return self._credit
 
-    def bury(self, chunk: Chunk, index: int, count: int, reason: str) -> int:
+    def bury(self, chunk: Chunk, index: int, count: int, reason: str, first: int) -> int:
         """See `queues.hosts.host_interfaces.DeadLetterPublisher`."""
-        count = min(count, int(self._limits.messages(self._cost)))
-        if count == 0:
+        room = self._limits.messages(self._cost)
+        if room == 0:
             return 0
         self._is_unfinished = False
-        if chunk.format_tag == FORMAT_10:
-            taken = self._bury_10(chunk, index, count, reason)
+        wide = self._wide
+        if wide is not None and wide.first == first:
+            taken = self._go_on(wide, count, reason)
         else:
-            taken = self._bury_091(chunk, index, count, reason)
+            self._wide = None
+            taken = self._bury(chunk, index, min(count, room), reason, first)
         self._counts.dead_letter(self._queue_type, reason, int(taken))
         return HELD if taken == 0 and not self._is_unfinished else int(taken)
 
-    def _bury_091(self, chunk: Chunk, index: i64, count: i64, reason: str) -> i64:
+    def _bury(self, chunk: Chunk, index: i64, count: i64, reason: str, first: i64) -> i64:
+        if chunk.format_tag == FORMAT_10:
+            return self._bury_10(chunk, index, count, reason, first)
+        return self._bury_091(chunk, index, count, reason, first)
+
+    def _bury_091(self, chunk: Chunk, index: i64, count: i64, reason: str, first: i64) -> i64:
         """How many of these messages were not held."""
         data = chunk.data
         assert data is not None
@@ -110,7 +138,7 @@ class QueueDeadLetterPublisher(PublishingOnly):
         for run in dead_letters(
             self.rule, data, chunk.base, chunk.offsets, index, last, reason, now_s
         ):
-            some = self._publish(run, info, reason)
+            some = self._publish(run, info, reason, first + taken)
             taken += some
             if some < run.count() or self._limits.is_late() or self.is_spent():
                 break
@@ -127,7 +155,7 @@ class QueueDeadLetterPublisher(PublishingOnly):
         """Whether this turn has no time left for routing."""
         return self._limits.routing.is_spent()
 
-    def _publish(self, run: DeadRun, info: i64, reason: str) -> i64:
+    def _publish(self, run: DeadRun, info: i64, reason: str, first: i64) -> i64:
         """How many letters of the run were not held."""
         keys = run.routing_keys
         more = tuple(keys[1:])
@@ -141,7 +169,7 @@ class QueueDeadLetterPublisher(PublishingOnly):
             return count
         if not route.per_message or count == 1:
             whole = Chunk(FORMAT_091, run.data, 0, run.offsets, info)
-            return count if self._send(whole, route.queues, run.deaths, reason) else 0
+            return count if self._send(whole, route.queues, run.deaths, reason, first) else 0
         for i in range(count):
             start = read_i32_le(run.offsets, 4 * i)
             offsets = run.offsets[4 * i : 4 * i + 8]
@@ -150,13 +178,13 @@ class QueueDeadLetterPublisher(PublishingOnly):
             if found is None:
                 return i
             one = Chunk(FORMAT_091, data, int(start), offsets, info)
-            if not self._send(one, found.queues, run.deaths, reason):
+            if not self._send(one, found.queues, run.deaths, reason, first + i):
                 return i
             if self.is_spent():
                 return i + 1
         return count
 
-    def _bury_10(self, chunk: Chunk, index: i64, count: i64, reason: str) -> i64:
+    def _bury_10(self, chunk: Chunk, index: i64, count: i64, reason: str, first: i64) -> i64:
         """How many of these messages were not held."""
         info = int(info_of_dead(chunk.info))
         for i in range(count):
@@ -171,27 +199,76 @@ class QueueDeadLetterPublisher(PublishingOnly):
                 return i
             if not route.exchange_found:
                 self._warn(f"dead-letter exchange '{self._exchange}' does not exist", DROPPED)
-            elif not self._send(made, route.queues, letter.deaths, reason):
+            elif not self._send(made, route.queues, letter.deaths, reason, first + i):
                 return i
             if self.is_spent():
                 return i + 1
         return count
 
     def _send(
-        self, chunk: Chunk, uids: tuple[int, ...], deaths: list[tuple[str, str]], reason: str
+        self,
+        chunk: Chunk,
+        uids: tuple[int, ...],
+        deaths: list[tuple[str, str]],
+        reason: str,
+        first: i64,
     ) -> bool:
-        """Publish the letters to these queues; False if they are held by an alarm.
+        """Publish the letters of messages first.. to these queues. False: they are held by an
+        alarm, or some queues get them in later turns."""
+        count = chunk.count()
+        if len(uids) > 0 and self._has_too_many_hops(deaths, count):
+            uids = ()
+        if self._limits.is_wide(len(uids)):
+            self._wide = WideLetters(chunk, uids, deaths, first)
+            taken = self._go_on(self._wide, count, reason)
+            return taken == count
+        hosts = self._open(uids, deaths, reason, count)
+        if self._holds(chunk, len(hosts)):
+            return False
+        self._hand_to(hosts, chunk)
+        self._cost = (cost_of(count, len(hosts)) + count - 1) // count
+        return True
 
-        Each queue gets a chunk of its own, with the same bytes: the queues may be stepped, and
+    def _go_on(self, wide: WideLetters, count: i64, reason: str) -> i64:
+        """Hand the letters to as many queues as this turn has time for, and to some at least.
+
+        Return how many of the messages, at most `count`, are done with: none before all queues
+        have all of these letters.
+        """
+        limits = self._limits
+        if self._holds(wide.chunk, len(wide.uids)):
+            if wide.at == 0:
+                self._wide = None  # It is routed again, by what is bound then.
+            return 0
+        message_count = wide.chunk.count()
+        pace = limits.routing
+        pace.begin()
+        upto = wide.at + limits.queues(message_count, len(wide.uids) - wide.at)
+        while wide.at < upto:
+            end = min(wide.at + QUEUES_AT_ONCE, upto)
+            uids = wide.uids[wide.at : end]
+            limits.spend_wide(end - wide.at)
+            wide.at = end
+            self._hand_to(self._open(uids, wide.deaths, reason, message_count), wide.chunk)
+            if pace.lap():
+                break
+        self._cost = (cost_of(message_count, len(wide.uids)) + message_count - 1) // message_count
+        if wide.at < len(wide.uids):
+            self._is_unfinished = True
+            return 0
+        taken = min(count, wide.count)
+        wide.first += taken
+        wide.count -= taken
+        if wide.count == 0:
+            self._wide = None
+        return taken
+
+    def _hand_to(self, hosts: list[QueueHost], chunk: Chunk) -> None:
+        """Each queue gets a chunk of its own, with the same bytes: the queues may be stepped, and
         their chunks journaled, in different turns.
         """
-        hosts = self._open(uids, deaths, reason, chunk.count())
-        if self._holds(chunk, hosts):
-            return False
         count = chunk.count()
-        cost = cost_of(count, len(hosts))
-        self._cost = (cost + count - 1) // count
-        self._limits.spend(cost)
+        self._limits.spend(cost_of(count, len(hosts)))
         for host in hosts:
             uid = host.uid
             seq: i64 = self._next_seqs.get(uid, 1)
@@ -200,23 +277,30 @@ class QueueDeadLetterPublisher(PublishingOnly):
                 chunk.format_tag, chunk.data, chunk.base, chunk.offsets, chunk.info, chunk.names
             )
             host.publish(self, one, seq)
-        return True
 
-    def _holds(self, chunk: Chunk, hosts: list[QueueHost]) -> bool:
-        return self._limits.holds((chunk.info & INFO_PERSISTENT) != 0, len(hosts))
+    def _holds(self, chunk: Chunk, queue_count: i64) -> bool:
+        return self._limits.holds((chunk.info & INFO_PERSISTENT) != 0, queue_count)
+
+    def _has_too_many_hops(self, deaths: list[tuple[str, str]], count: i64) -> bool:
+        """Whether these letters go no further."""
+        hops_max = self._limits.hops_max
+        if hops_of(deaths) <= hops_max:
+            return False
+        self._counts.dead_letters_dropped_hops += count
+        text = f"a message was dead-lettered more than {hops_max} times in a row"
+        self._warn(text, f"{DROPPED} (limits.dead_letter_hops_max)")
+        return True
 
     def _open(
         self, uids: tuple[int, ...], deaths: list[tuple[str, str]], reason: str, count: i64
     ) -> list[QueueHost]:
         """Return those of the queues to which `count` letters with these deaths may go."""
         hosts: list[QueueHost] = []
-        if len(uids) > 0 and hops_of(deaths) > self._limits.hops_max:
-            self._counts.dead_letters_dropped_hops += count
-            text = f"a message was dead-lettered more than {self._limits.hops_max} times in a row"
-            self._warn(text, f"{DROPPED} (limits.dead_letter_hops_max)")
-            return hosts
         for uid in uids:
-            host = self._host_of(uid)
+            try:
+                host = self._host_of(uid)
+            except KeyError:
+                continue  # It was deleted since the letter was routed, some turns ago.
             if is_cycle(host.name, deaths, reason):
                 way = " <- ".join(queue for queue, _ in deaths)
                 self._counts.dead_letters_dropped_cycle += count
@@ -253,11 +337,31 @@ class QueueDeadLetterPublisher(PublishingOnly):
             keys = run.routing_keys
             content = Content091(run.data, 0)
             route = self._route(keys[0], content, tuple(keys[1:]))
-        if route is None:
+        if route is None or not self._have_hosts(route.queues):
             return None
-        hosts = self._open(route.queues, deaths, reason, 1)
+        uids = route.queues
+        if len(uids) > 0 and self._has_too_many_hops(deaths, 1):
+            uids = ()
+        hosts = self._open(uids, deaths, reason, 1)
         self._warn_of_kept(route, keys[0])
-        return Addressed(made, hosts, len(hosts) < len(route.queues), self._holds(made, hosts))
+        is_held = self._holds(made, len(hosts))
+        return Addressed(made, hosts, len(hosts) < len(route.queues), is_held)
+
+    def _have_hosts(self, uids: tuple[int, ...]) -> bool:
+        """False: this turn has no time to make the hosts of all."""
+        pace = self._limits.routing
+        pace.begin()
+        have = self._new_hosts.have(uids, pace.lap)
+        pace.end()
+        return have
+
+    def queues_now(self, width: int) -> int:
+        """See `queues.hosts.host_interfaces.DeadLetterPublisher`."""
+        if not self._limits.is_wide(width):
+            return width
+        some = self._limits.queues(1, width)
+        self._limits.spend_wide(some)
+        return int(some)
 
     def _warn_of_kept(self, route: Route, routing_key: bytes) -> None:
         if not route.exchange_found:
@@ -299,6 +403,7 @@ class QueueDeadLetterPublisher(PublishingOnly):
                 continue  # It was deleted before, as all queues of a vhost are, one by one.
             host.command(self, EndSession(self._session))
         self._next_seqs = {}
+        self._wide = None
         self._credit.peer_down_everywhere()
 
     # Effects: no confirm is awaited

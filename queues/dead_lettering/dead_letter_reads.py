@@ -97,12 +97,12 @@ class Burying:
     ) -> i64:
         """Bury messages first.., which are `index`.., up to one with annotations, or that one."""
         if len(self.noted.words) == 0:
-            return dead_letter_publisher.bury(chunk, index, count, reason)
+            return dead_letter_publisher.bury(chunk, index, count, reason, first)
         bare = self.noted.bare_run(first, count)
         if bare > 0:
-            return dead_letter_publisher.bury(chunk, index, bare, reason)
+            return dead_letter_publisher.bury(chunk, index, bare, reason, first)
         with_notes = annotated(chunk, index, self.noted.words[int(first)])
-        taken: i64 = dead_letter_publisher.bury(with_notes, 0, 1, reason)
+        taken: i64 = dead_letter_publisher.bury(with_notes, 0, 1, reason, first)
         if taken > 0:
             self.noted.take(first, 1)
         return taken

@@ -93,11 +93,13 @@ class Addressed:
 class DeadLetterPublisher(Protocol):
     """Where the dead letters of one queue go."""
 
-    def bury(self, chunk: Chunk, index: int, count: int, reason: str) -> int:
-        """Publish dead letters of messages index.. of the chunk, whose bytes are in memory.
+    def bury(self, chunk: Chunk, index: int, count: int, reason: str, first: int) -> int:
+        """Publish dead letters of messages index.. of the chunk, whose bytes are in memory, and
+        which the queue numbers first...
 
         Return how many messages it took: 0 if the rest must wait for the next turn, HELD if it
-        must wait for the end of a resource alarm.
+        must wait for the end of a resource alarm. A message is taken when all queues have its
+        letter.
         """
 
     def close(self) -> None:
@@ -114,8 +116,13 @@ class DeadLetterPublisher(Protocol):
     def address(self, chunk: Chunk, index: int, reason: str) -> Addressed | None:
         """The dead letter of message `index` of the chunk, whose bytes are in memory.
 
-        None: this turn has no time for all its routing keys; ask again in the next one.
+        None: this turn has no time for all its routing keys, or for hosts of all its queues; ask
+        again in the next one.
         """
+
+    def queues_now(self, width: int) -> int:
+        """To how many queues of `width` a letter may go in this turn. They are taken from what the
+        turn has for all messages that go to many queues."""
 
     def note_pending_dead_letters(self, reason: str, count: int) -> None:
         """So many messages died for this reason, and are to be dead-lettered at least once."""

@@ -8,11 +8,16 @@ of channels and connections, routes of commits, dead letters of queues.
 from collections.abc import Callable
 from typing import Final, final
 
+from mypy_extensions import i64
+
+from queues.queue_host import QueueHost
 from queues.routing.content import Content
 from queues.routing.router import Route, Router
 from queues.sessions.publishing import HandOverRoom
 
 ROUTE_MS_MAX: Final = 10.0  # of CPU, in one turn
+HOSTS_AT_ONCE: Final = 256  # are made for queues that are used for the first time
+UNFINISHED_MAX: Final = 64  # routes of which some queues have no host yet
 
 
 @final
@@ -93,3 +98,32 @@ class RoutingShare:
             self._is_owed = False
             return False
         return is_spent
+
+
+@final
+class NewHosts:
+    """Makes the hosts of the queues that a message goes to, in several turns if they are many.
+
+    A queue gets its host with its first message, and that takes much longer than to route to it.
+    """
+
+    def __init__(self, host_of: Callable[[int], QueueHost]) -> None:
+        self._host_of = host_of
+        self._made: dict[tuple[int, ...], int] = {}  # how many of these queues have been looked at
+
+    def have(self, uids: tuple[int, ...], is_late: Callable[[], bool]) -> bool:
+        """False: this turn has no time for all of them; ask again in the next one."""
+        count: i64 = len(uids)
+        if count <= HOSTS_AT_ONCE:
+            return True
+        made: i64 = self._made.pop(uids, 0)
+        while made + HOSTS_AT_ONCE < count:
+            for uid in uids[made : made + HOSTS_AT_ONCE]:
+                self._host_of(uid)
+            made += HOSTS_AT_ONCE
+            if is_late():
+                if len(self._made) >= UNFINISHED_MAX:
+                    del self._made[next(iter(self._made))]
+                self._made[uids] = int(made)
+                return False
+        return True

@@ -186,6 +186,10 @@ class HandOverRoom:
     def begin_turn(self) -> None:
         self.left = self.queues_a_turn
 
+    def offer(self, width: i64) -> i64:
+        """How many of `width` queues, which still lack a message for many queues, may get it."""
+        return min(width, max(self.left, self.least))
+
 
 @final
 class HandOver:

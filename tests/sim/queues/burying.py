@@ -135,7 +135,7 @@ class SimUndertaker:
         self._sessions = 0
         self.pending_dead_letters = 0
 
-    def bury(self, chunk: Chunk, index: int, count: int, reason: str) -> int:
+    def bury(self, chunk: Chunk, index: int, count: int, reason: str, first: int) -> int:
         raise AssertionError("dead letters go at least once")
 
     def close(self) -> None:
@@ -166,6 +166,10 @@ class SimUndertaker:
 
     def is_spent(self) -> bool:
         return False
+
+    def queues_now(self, width: int) -> int:
+        """As if the targets were very many: some of them in later turns."""
+        return self._random.randint(1, width)
 
     def note_pending_dead_letters(self, reason: str, count: int) -> None:
         self.pending_dead_letters += count

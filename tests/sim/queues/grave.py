@@ -20,10 +20,10 @@ class Grave(AtMostOnce):
         self._target = target
         self._inner = inner
 
-    def bury(self, chunk: Chunk, index: int, count: int, reason: str) -> int:
+    def bury(self, chunk: Chunk, index: int, count: int, reason: str, first: int) -> int:
         found = self._node.broker.definitions.queue("/", self._target)
         target = 0 if found is None else found.uid
-        taken = self._inner.bury(chunk, index, count, reason)
+        taken = self._inner.bury(chunk, index, count, reason, first)
         for at in range(index, index + taken):
             self._ledger.died(self._uid, payload_of(chunk, at), target)
         return taken

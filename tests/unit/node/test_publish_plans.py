@@ -4,10 +4,10 @@ from itertools import count, pairwise
 
 import pytest
 
-from node.amqp091.publish_plans import HOSTS_AT_ONCE, RouteCache
+from node.amqp091.publish_plans import RouteCache
 from node.auth.permissions import PermissionCache
 from queues.queue_host import QueueHost
-from queues.routing.pace import ROUTE_MS_MAX, RoutingPace
+from queues.routing.pace import HOSTS_AT_ONCE, ROUTE_MS_MAX, NewHosts, RoutingPace
 from queues.routing.router import HUBS_AT_ONCE
 from queues.sessions.publishing import Targets
 from tests.unit.node.fake_access import FakeAccess
@@ -270,13 +270,20 @@ def test_route_through_thousands_of_exchanges_takes_several_turns() -> None:
     assert room.cache.get(event.keys[0]) is plan
 
 
+def slow_pace() -> RoutingPace:
+    """Each look at the clock takes longer than a turn may route."""
+    ticks = count(0, 1)
+    return RoutingPace(lambda: float(next(ticks)))
+
+
+MANY = [f"q{number}" for number in range(3 * HOSTS_AT_ONCE + 1)]
+
+
 def test_hosts_of_queues_that_are_used_for_the_first_time_are_made_in_several_turns() -> None:
-    ticks = count(0, 1)  # Each look at the clock takes longer than a turn may route.
-    pace = RoutingPace(lambda: float(next(ticks)))
-    names = [f"q{number}" for number in range(3 * HOSTS_AT_ONCE + 1)]
-    room = Room(*names, pace=pace)
+    pace = slow_pace()
+    room = Room(*MANY, pace=pace)
     room.steps.exchange("all", "fanout")
-    for name in names:
+    for name in MANY:
         room.steps.bind("all", name)
     room.cache.refresh()
     key = run_of(message(1, b"1", b"", exchange="all")).keys[0]
@@ -285,6 +292,55 @@ def test_hosts_of_queues_that_are_used_for_the_first_time_are_made_in_several_tu
         pace.begin_turn()
         made.append(len(room.queues))
     made.append(len(room.queues))
-    assert made[-1] == len(names)
+    assert made[-1] == len(MANY)
     assert max(after - before for before, after in pairwise(made)) <= HOSTS_AT_ONCE
-    assert len(plan.targets.hosts) == len(names)
+    assert len(plan.targets.hosts) == len(MANY)
+
+
+@pytest.mark.parametrize("by", ["headers", "CC", "BCC"])
+def test_hosts_for_a_message_that_needs_a_look_are_made_in_several_turns(by: str) -> None:
+    pace = slow_pace()
+    room = Room(*MANY, pace=pace)
+    if by == "headers":
+        room.steps.exchange("by", "headers")
+        for name in MANY:
+            room.steps.bind("by", name, side="left")
+        first = message(1, b"1", b"", BasicProperties(headers={"side": "left"}), exchange="by")
+    else:
+        copied = BasicProperties(headers={by: MANY[1:]})
+        first = message(1, b"1", MANY[0].encode(), copied)
+    room.cache.refresh()
+    waiting: Publishes | None = run_of(first, message(1, b"2", MANY[0].encode()))
+    made, bodies, widths = [len(room.queues)], [], []
+    while waiting is not None:
+        pace.begin_turn()
+        parted = room.cache.part(waiting)
+        made.append(len(room.queues))
+        if parted.event is not None:
+            bodies += [body for _, _, body in parts_of(parted.event)]
+            widths += [len(targets.hosts) for targets in parted.plans]
+        waiting = parted.rest
+    assert (bodies, widths) == ([b"1", b"2"], [len(MANY), 1])
+    assert made[-1] == len(MANY) and len(made) > 3
+    assert max(after - before for before, after in pairwise(made)) <= HOSTS_AT_ONCE
+
+
+def test_messages_that_take_turns_have_the_hosts_of_all_queues_made() -> None:
+    made: set[int] = set()
+
+    def host_of(uid: int) -> FakeQueue:
+        made.add(uid)
+        return FakeQueue(uid)
+
+    new_hosts = NewHosts(host_of)
+    waiting = [tuple(range(first, first + len(MANY))) for first in (0, 10_000)]
+    turns = 0
+    while waiting:
+        uids = waiting.pop(0)
+        before = len(made)
+        if not new_hosts.have(uids, lambda: True):
+            waiting.append(uids)
+        assert len(made) - before <= HOSTS_AT_ONCE
+        turns += 1
+    assert turns == 2 * 4
+    assert len(made) == 2 * (len(MANY) - 1)  # The last of each is left to the caller.

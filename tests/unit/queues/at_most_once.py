@@ -14,6 +14,9 @@ class AtMostOnce:
     def address(self, chunk: Chunk, index: int, reason: str) -> Addressed:
         raise AssertionError("no test publishes these letters")
 
+    def queues_now(self, width: int) -> int:
+        raise AssertionError("no test publishes these letters")
+
     def is_spent(self) -> bool:
         return False
 

@@ -11,7 +11,7 @@ class FakeGrave(AtMostOnce):
     def __init__(self) -> None:
         self.dead: list[tuple[bytes, str]] = []
 
-    def bury(self, chunk: Chunk, index: int, count: int, reason: str) -> int:
+    def bury(self, chunk: Chunk, index: int, count: int, reason: str, first: int) -> int:
         self.dead += [(body_of(chunk, at), reason) for at in range(index, index + count)]
         return count
 

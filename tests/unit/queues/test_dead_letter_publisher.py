@@ -1,10 +1,11 @@
 """Where dead letters go: routed once a run, one chunk for each queue, circles and gaps dropped."""
 
 import logging
+from itertools import pairwise
 
 import pytest
 
-from queues.dead_lettering.dead_letter_limits import DeadLetterLimits
+from queues.dead_lettering.dead_letter_limits import WORK_PER_TURN, DeadLetterLimits
 from queues.dead_lettering.dead_letter_publisher import SILENCE_MS, QueueDeadLetterPublisher
 from queues.dead_lettering.dead_letters import DeadLetterRule
 from queues.definitions.arguments import encode_arguments
@@ -17,6 +18,7 @@ from queues.routing.pace import RoutingPace
 from queues.routing.router import Router
 from queues.sessions.counts import Counts
 from queues.sessions.credit import CreditActor, CreditSpec
+from queues.sessions.publishing import QUEUES_A_TURN
 from tests.unit.queues.fake_queue import FakeQueue
 from tests.unit.queues.messages import table
 from tests.unit.wire.frames import message
@@ -40,6 +42,7 @@ class Harness:
         self.router = Router("/")
         self.queues: dict[int, FakeQueue] = {}
         self.now_ms = NOW_MS
+        self.next_seq = 1
         self.counts = Counts()
         self.credit = CreditActor("dead letters", CreditSpec(10, 5))
         self.exchange = Exchange(
@@ -72,10 +75,15 @@ class Harness:
     def bury(
         self, messages: list[bytes], reason: str = "rejected", info: int = INFO_PERSISTENT
     ) -> int:
-        """They lie in a chunk behind another message, at some place of a bigger buffer."""
+        """They lie in a chunk behind another message, at some place of a bigger buffer.
+
+        The messages of a call that took some are numbered before those of the next.
+        """
         whole = [message(1, b"not this one"), *messages]
         chunk = Chunk(FORMAT_091, b"".join(whole), 500, table(whole, 500), info)
-        return self.dead_letter_publisher.bury(chunk, 1, len(messages), reason)
+        taken = self.dead_letter_publisher.bury(chunk, 1, len(messages), reason, self.next_seq)
+        self.next_seq += max(taken, 0)
+        return taken
 
 
 def bodies(queue: FakeQueue) -> list[bytes]:
@@ -324,3 +332,110 @@ def test_a_dead_letter_with_many_keys_is_routed_in_several_turns() -> None:
         pace.begin_turn()
     assert tries == 4  # 32 keys for each look at the clock
     assert bodies(queue) == [b"a"]
+
+
+def sliced(queues_a_turn: int = 7, kind: str = "fanout") -> Harness:
+    """Its letters go to 40 queues."""
+    harness = Harness(kind)
+    hand_overs = harness.limits.routing.hand_overs
+    hand_overs.queues_a_turn = hand_overs.left = queues_a_turn
+    hand_overs.narrow = hand_overs.least = 1
+    for uid in range(100, 140):
+        harness.bind(uid, side="left")
+    return harness
+
+
+def begin_turn(harness: Harness) -> None:
+    harness.limits.begin_turn()
+    harness.limits.routing.begin_turn()
+
+
+def got(harness: Harness) -> int:
+    return sum(len(queue.bodies) for queue in harness.queues.values())
+
+
+@pytest.mark.parametrize("kind", ["fanout", "headers"])
+def test_letters_for_many_queues_are_handed_over_in_several_turns_in_order(kind: str) -> None:
+    harness = sliced(kind=kind)
+    headers = BasicProperties(headers={"side": "left"})
+    waiting = [message(1, b"%d" % number, properties=headers) for number in range(3)]
+    counts = [0]
+    while waiting:
+        begin_turn(harness)
+        taken = harness.bury(waiting, info=INFO_PERSISTENT | INFO_HEADERS)
+        assert taken == 0 or all(queue.bodies for queue in harness.queues.values())
+        waiting = waiting[taken:]
+        counts.append(got(harness))
+    assert counts[-1] == 3 * 40
+    # Letters that go the same way are handed over together.
+    assert max(after - before for before, after in pairwise(counts)) <= 3 * 7
+    assert len(counts) > 6
+    for queue in harness.queues.values():
+        assert bodies(queue) == [b"0", b"1", b"2"]
+    assert harness.counts.dead_lettered == {("classic", "rejected"): 3}
+
+
+def test_one_message_for_thousands_of_queues_reaches_a_thousand_of_them_in_a_turn() -> None:
+    harness = Harness()
+    for uid in range(100, 2600):
+        harness.bind(uid)
+    waiting = [message(1, b"%d" % number) for number in range(100)]  # the cost is not known yet
+    counts = [0]
+    while got(harness) < 2500 * 2:
+        begin_turn(harness)
+        taken = harness.bury(waiting)
+        waiting = waiting[taken:]
+        counts.append(got(harness))
+    assert max(after - before for before, after in pairwise(counts)) <= WORK_PER_TURN
+    assert QUEUES_A_TURN == 1000
+
+
+def test_the_queues_of_all_messages_for_many_queues_share_the_room_of_a_turn() -> None:
+    harness = sliced()
+    begin_turn(harness)
+    harness.limits.routing.hand_overs.left = 0  # Publishers have used it.
+    assert harness.bury([message(1, b"a")]) == 0
+    assert got(harness) == 1
+
+
+def test_a_hand_over_holds_during_an_alarm_and_goes_on() -> None:
+    harness = sliced()
+    letters = [message(1, b"a")]
+    assert harness.bury(letters) == 0
+    harness.limits.low_memory = True
+    begin_turn(harness)
+    assert harness.bury(letters) == HELD
+    assert got(harness) == 7
+    harness.limits.low_memory = False
+    while harness.bury(letters) == 0:
+        begin_turn(harness)
+    assert [bodies(queue) for queue in harness.queues.values()] == [[b"a"]] * 40
+
+
+def test_a_queue_that_goes_during_a_hand_over_is_passed_over() -> None:
+    harness = sliced()
+    assert harness.bury([message(1, b"a")]) == 0
+    gone = harness.queues.pop(139)
+    while harness.bury([message(1, b"a")]) == 0:
+        begin_turn(harness)
+    assert [bodies(queue) for queue in harness.queues.values()] == [[b"a"]] * 39
+    assert gone.bodies == []
+
+
+def test_a_hand_over_is_for_one_message_of_the_queue() -> None:
+    """The body of the first message could not be read, or the queue is led here again."""
+    harness = sliced()
+    assert harness.bury([message(1, b"a")]) == 0
+    harness.next_seq += 1
+    begin_turn(harness)
+    while harness.bury([message(1, b"b")]) == 0:
+        begin_turn(harness)
+    assert all(bodies(queue)[-1] == b"b" for queue in harness.queues.values())
+    assert [bodies(queue) for queue in harness.queues.values()].count([b"a", b"b"]) == 7
+
+
+def test_many_hops_of_a_letter_for_many_queues_are_counted_once() -> None:
+    harness = sliced()
+    harness.limits.hops_max = 0
+    assert harness.bury([message(1, b"a")], "expired") == 1
+    assert (got(harness), harness.counts.dead_letters_dropped_hops) == (0, 1)

@@ -62,8 +62,8 @@ class Grave(FakeGrave):
         super().__init__()
         self.found: list[Found] = []
 
-    def bury(self, chunk: Chunk, index: int, count: int, reason: str) -> int:
-        taken = super().bury(chunk, index, count, reason)
+    def bury(self, chunk: Chunk, index: int, count: int, reason: str, first: int) -> int:
+        taken = super().bury(chunk, index, count, reason, first)
         self.found += [found_in(chunk, at) for at in range(index, index + taken)]
         return taken
 
