@@ -1,6 +1,6 @@
 """What a log must hold, written outside of its directory (docs/formats/wal.md, "The proof").
 
-    copies = proof.load()                # at start: of the list of the files that the log had
+    copies = proof.load(number_of)       # at start: of the list of the files that the log had
     proof.durable_end(file_id, epoch)
     proof.note_list(content)             # after each write of the list; durable on return
     proof.note_end(file_id, epoch, end)  # about once a second
@@ -49,15 +49,20 @@ class LogProof:
         self._handle = -1
         self._has_failed = False
         self._end = UNKNOWN  # file id, epoch, end: of the process before, then as noted
-        self._copies = 0
+        self._next = 0  # which copy to overwrite: not the one that alone may be sound
+        self._has_written_both = False
 
-    def load(self) -> list[bytes]:
-        """The copies of the list of files, sound or not."""
+    def load(self, number_of: Callable[[bytes], int]) -> list[bytes]:
+        """The copies of the list of files, sound or not. `number_of`: of a copy; -1 is torn."""
         if NAME not in self._disk.list(self._directory):
             return []
         self._handle = self._disk.open(self._path)
+        self._disk.fsync(self._handle)  # A killed process may have left a write in the cache.
         self._end = decode_end(self._disk.pread(self._handle, END.size + CRC.size, 0))
-        return [self._disk.pread(self._handle, LIST_BYTES_MAX, at) for at in LIST_OFFSETS]
+        copies = [self._disk.pread(self._handle, LIST_BYTES_MAX, at) for at in LIST_OFFSETS]
+        numbers = [number_of(copy) for copy in copies]
+        self._next = 1 if numbers[0] > numbers[1] else 0
+        return copies
 
     def durable_end(self, file_id: int, epoch: int) -> int:
         """All bytes of the file before it were durable; 0: nothing is known of this file."""
@@ -75,16 +80,17 @@ class LogProof:
             self._fail(error)
 
     def note_list(self, content: bytes) -> None:
-        """The list of files, which is durable. The first call writes both copies."""
+        """The list of files, which is durable. The first call writes both copies, and last the one
+        that is known to be sound: the other may be torn by an earlier crash."""
         if self._has_failed or len(content) > LIST_BYTES_MAX:
             return
         try:
             if self._handle < 0:
                 self._handle = self._create()
-            for _ in range(1 if self._copies else len(LIST_OFFSETS)):
-                at = LIST_OFFSETS[self._copies % len(LIST_OFFSETS)]
-                self._disk.pwritev(self._handle, [content], at, True)
-                self._copies += 1
+            for _ in range(1 if self._has_written_both else len(LIST_OFFSETS)):
+                self._disk.pwritev(self._handle, [content], LIST_OFFSETS[self._next], True)
+                self._next = 1 - self._next
+            self._has_written_both = True
         except OSError as error:
             self._fail(error)
 

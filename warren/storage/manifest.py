@@ -161,6 +161,12 @@ def decode(copy: bytes) -> tuple[int, list[Listed]] | None:
     return number, rows
 
 
+def number_of(copy: bytes) -> int:
+    """The number of a copy; the higher it is, the newer. -1: there is no sound one."""
+    found = decode(copy)
+    return -1 if found is None else found[0]
+
+
 @final
 class Manifest:
     """See the module. The loop thread and those that make and remove files change `rows`; a row

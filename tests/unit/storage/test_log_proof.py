@@ -1,14 +1,17 @@
 """What is written of the log outside of its directory, and the losses that it shows."""
 
 import errno
+from contextlib import suppress
+from random import Random
 
 import pytest
 
 from tests.sim.storage.queues_model import Queues
-from tests.sim.storage.sim_disk import SimDisk
+from tests.sim.storage.sim_disk import Crashed, SimDisk
 from tests.sim.storage.steps import StepRunner
 from warren.storage.files import BLOCK_BYTES
 from warren.storage.log_proof import LIST_OFFSETS, NAME, LogProof, decode_end, encode_end
+from warren.storage.manifest import SEALED, Listed, encode, number_of
 from warren.storage.recovery.recovery import RecoveryReport
 from warren.storage.wal import Wal
 
@@ -187,19 +190,19 @@ def test_proof_that_cannot_be_made_is_reported_once(call: str) -> None:
     disk.failures[call] = OSError(errno.EIO, "broken")
     failures: list[OSError] = []
     proof = LogProof(disk, "/", failures.append)
-    assert proof.load() == []
+    assert proof.load(number_of) == []
     proof.note_list(b"list")
     proof.note_list(b"list")
     proof.note_end(1, 2, BLOCK_BYTES)
     assert [failure.errno for failure in failures] == [errno.EIO]
     disk.failures.clear()
     fresh = LogProof(disk, "/", failures.append)
-    fresh.load()
+    fresh.load(number_of)
     fresh.note_list(b"list")
     fresh.close()
     assert len(failures) == 1
     again = LogProof(disk, "/")
-    assert [each[:4] for each in again.load()] == [b"list"] * 2
+    assert [each[:4] for each in again.load(number_of)] == [b"list"] * 2
 
 
 def test_failing_write_of_the_end_is_reported_once(log: Log) -> None:
@@ -210,3 +213,50 @@ def test_failing_write_of_the_end_is_reported_once(log: Log) -> None:
     log.publish(10)
     log.prove()
     assert [failure.errno for failure in log.failures] == [errno.EIO]
+
+
+def test_a_proof_that_cannot_be_synced_at_a_start_is_read_at_the_next() -> None:
+    """What a killed process left in the cache may be lost: it proves nothing before a sync."""
+    disk = SimDisk()
+    LogProof(disk, "/").note_list(b"list")
+    disk.failures["fsync"] = OSError(errno.EIO, "broken")
+    with pytest.raises(OSError, match="broken"):
+        LogProof(disk, "/").load(number_of)
+    disk.failures.clear()
+    assert LogProof(disk, "/").load(number_of)[0][:4] == b"list"
+
+
+def listing(number: int) -> bytes:
+    """A list of files that is longer than what a disk writes at once."""
+    rows = [Listed(each, 7, True, SEALED, 4096 * number) for each in range(1, 200)]
+    return encode(rows, number, False)
+
+
+def write_torn(disk: SimDisk, number: int, crash_in: int) -> SimDisk:
+    """Start on this disk, write the list, and cut the power at that step of the disk."""
+    proof = LogProof(disk, "/")
+    proof.load(number_of)
+    disk.crash_in = crash_in
+    with suppress(Crashed):
+        proof.note_list(listing(number))
+        proof.note_list(listing(number + 1))
+    return disk
+
+
+@pytest.mark.parametrize("second", range(6))
+@pytest.mark.parametrize("first", range(6))
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_two_crashes_leave_a_sound_copy(first: int, second: int, is_killed: bool) -> None:
+    """After the first crash one copy may be torn, or be in the cache alone: the next process must
+    not begin with the other one."""
+    random = Random(first * 6 + second)
+    for _ in range(20):
+        disk = SimDisk()
+        proof = LogProof(disk, "/")
+        assert proof.load(number_of) == []
+        proof.note_list(listing(1))
+        write_torn(disk, 2, first)
+        again = write_torn(disk.left_behind() if is_killed else disk.crash(random), 4, second)
+        copies = LogProof(again.crash(random), "/").load(number_of)
+        numbers = [number_of(copy) for copy in copies]
+        assert max(numbers) >= 1, f"both copies are torn: crashes at steps {first} and {second}"

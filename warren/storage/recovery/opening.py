@@ -24,7 +24,7 @@ from warren.storage.files import (
 )
 from warren.storage.log_proof import LogProof
 from warren.storage.manifest import NAME as LIST_NAME
-from warren.storage.manifest import READY, SEALED, Listed
+from warren.storage.manifest import READY, SEALED, Listed, number_of
 from warren.storage.places import WALK_BYTES
 from warren.storage.record import (
     FILE_HEADER,
@@ -69,7 +69,7 @@ class Opening:
     def _load_list(self) -> None:
         """Read the list of the files, which is there before any of them."""
         manifest = self._pool.manifest
-        copies = [] if self._proof is None else self._proof.load()
+        copies = [] if self._proof is None else self._proof.load(number_of)
         names = self._disk.list(self._directory)
         has_files = any(name.startswith((LIST_NAME, WAL_PREFIX, SEGMENT_PREFIX)) for name in names)
         if manifest.load() or (not has_files and manifest.take_copy(copies) is not None):
