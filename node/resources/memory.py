@@ -18,8 +18,6 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final, Protocol
 
-import psutil
-
 if TYPE_CHECKING:
     from queues.bodies.paging import Pager
     from queues.bodies.store import BodyBudget
@@ -39,6 +37,7 @@ PENDING_BYTES: Final = 8 << 20  # on the way to page files: no more for now
 PAUSE_S: Final = 0.01
 SLACK_BYTES: Final = 16 << 20  # so many bodies over the budget are on their way to the log
 REST_LOOKS: Final = 10  # after a round that found nothing to page out
+MEMORY_FACTS: Final = "/proc/meminfo"
 # Of glibc's mallopt. What the loop and the log take and give back all the time is below the first.
 M_MMAP_THRESHOLD: Final = -3
 M_TRIM_THRESHOLD: Final = -1
@@ -173,7 +172,9 @@ class MemoryKeeper:
 
 def memory_total_bytes() -> int:
     """Memory of the machine, or of the container if that is less (cgroup v2, v1)."""
-    total = int(psutil.virtual_memory().total)
+    with open(MEMORY_FACTS) as file:
+        facts = dict(line.split(":", 1) for line in file)
+    total = int(facts["MemTotal"].split()[0]) * 1024
     for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
         try:
             with open(path) as file:
