@@ -62,8 +62,11 @@ class LinkOwner:
     def decide(self, slots: Iterable[int]) -> frozenset[int]:
         """Those of the slots, which have links, that this node runs now."""
         wanted = frozenset(slots)
-        view = self._look()
         self._was_running = self._was_running or self._coordination.is_running
+        if not wanted and not self._claimed:  # As in most clusters, several times a second.
+            self._here = wanted
+            return wanted
+        view = self._look()
         if view.here not in view.eligible:
             found: frozenset[int] = frozenset()
         elif len(view.members) <= 1:

@@ -57,7 +57,7 @@ SYNCHRONISE: Final = "synchronise mirrors"  # a question: [uid, whether it is wa
 LOST_MS: Final = 500
 CLOSED_MS: Final = 100
 TICK_S: Final = 0.02  # between two calls of `tick`
-IDLE_TICK_S: Final = 0.1  # where no queue is mirrored
+IDLE_TICK_S: Final = 0.5  # where no queue is mirrored
 QUEUES_A_TICK: Final = 20
 ROUND_MS: Final = 100  # between two looks at the same queue, at least
 
