@@ -27,6 +27,7 @@ from typing import Any, Final
 
 import uvloop
 
+from node.cluster.peering.link_socket import LinkSocket
 from node.cluster.peering.peer_links import PeerLinks
 from node.resources.memory import bound_allocator
 from raft import core
@@ -436,6 +437,9 @@ class Node:
 
     def drained(self, member: int) -> None:
         self.host.drained(member)
+
+    def ends_turn(self, socket: LinkSocket) -> bool:
+        return False
 
     def conflict(self, member: int, text: str) -> None:
         stop(RuntimeError(text))

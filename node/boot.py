@@ -451,7 +451,7 @@ class Node:
         if collects:
             gc.enable()
         self.turn.begin()  # What the queues have to do first.
-        self.wal.on_durable.append(self._durable)
+        self.wal.on_durable.append(self.turn.on_durable)
         parts.join(self._first_commands)
         broker.policies.begin()
         self.wal.on_behind = self._log_behind
@@ -570,12 +570,6 @@ class Node:
         """From now on: the first turn was begun while the node started, and is as long as that."""
         self.turn.stages.on_slow = self._slow_turns.note
         self._slow_turns.watch_collections()
-
-    def _durable(self, lsn: int) -> None:
-        self.turn.begin()
-        self.journal.on_durable(lsn)
-        self._cluster.raft.on_durable(lsn)
-        self.turn.finish_now()
 
     def _end_turn(self) -> None:
         """What the turn has journaled so far goes into the log before the log tidies up."""

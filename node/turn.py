@@ -43,6 +43,9 @@ TURN_BUCKETS_MS: Final[tuple[float, ...]] = (
 class Groups(Protocol):
     """The log groups of a node in a cluster (`raft.host.RaftHost`)."""
 
+    def on_durable(self, lsn: int) -> None:
+        """The log up to there is durable."""
+
     def end_turn(self) -> None:
         """Take in what has arrived and become durable, write, send, and apply what is committed."""
 
@@ -70,12 +73,14 @@ class Turn:
         self.hosts: list[Steppable] = []  # marked, to be stepped in the next round
         self._later: dict[Steppable, None] = {}  # each once, however often it asked
         self._endpoints: list[Flushable] = []
+        self._peers: list[Ending] = []  # connections to other nodes that have something to write
         self._groups_due = False
         self.groups: Groups | None = None  # of a node in a cluster
         self.away: Ending | None = None  # of the same: what goes to queues of other nodes
         self._between: list[Callable[[], None]] = []
         self._stepping = False
         self._scheduled = False
+        self._ends_here = False  # in a callback that runs the turn itself, if one is begun
         self.routing = RoutingPace(cpu_s)
         self.dead_letters = DeadLetterLimits(is_late=self._is_late, routing=self.routing)
         self.journal: Journal | None = None
@@ -92,7 +97,8 @@ class Turn:
         if not self._scheduled:
             self._scheduled = True
             self.stages.begin()
-            self._call_soon(self._run_guarded)
+            if not self._ends_here:
+                self._call_soon(self._run_guarded)
 
     def end_if_long(self) -> None:
         """End the turn here if it has been reading for long: many sockets were ready at once."""
@@ -134,16 +140,37 @@ class Turn:
         if not self._scheduled:
             self.begin()
 
-    def finish_now(self) -> None:
-        """End the turn in this very callback (a sync came back: nothing else is to be read).
+    def mark_peer(self, socket: Ending) -> bool:
+        """Have that connection to another node write at the end of the turn. False: no turn is
+        under way."""
+        if not self._scheduled:
+            return False
+        self._peers.append(socket)
+        return True
 
-        If `begin` has asked the loop for another run, that one finds little to do.
+    def on_durable(self, lsn: int) -> None:
+        """A sync came back: the log up to `lsn` is durable.
+
+        The turn ends in this very callback, for nothing else is read in it. If nothing waits for
+        the sync, as where a leader is ahead of its followers, there is no turn.
         """
+        journal = self.journal
+        groups = self.groups
+        assert journal is not None
+        try:
+            self._ends_here = True
+            journal.on_durable(lsn)
+            if groups is not None:
+                groups.on_durable(lsn)
+            self._ends_here = False
+        except Exception as error:
+            self._on_failure(error)
+            return
         self._run_guarded()
 
     def _run_guarded(self) -> None:
         if not self._scheduled:
-            return  # The turn that this callback was to end has ended already.
+            return  # Nothing was begun, or the turn that this callback was to end has ended.
         try:
             self.run()
         except Exception as error:
@@ -184,6 +211,11 @@ class Turn:
             self.away.end_turn()
         if self.pager is not None:
             self.pager.end_turn()
+        if len(self._peers) > 0:
+            peers = self._peers
+            self._peers = []
+            for socket in peers:
+                socket.end_turn()
         stages.end_of(ELSEWHERE)
         self._scheduled = False
         self._measure()

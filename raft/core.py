@@ -475,6 +475,14 @@ class Raft:
         leading = self._leading
         return leading is not None and leading.is_late(answer, self.commit_index)
 
+    def is_ahead(self, index: i64) -> bool:
+        """Whether it leads and commits nothing by its own log being durable up to `index`."""
+        leading = self._leading
+        if leading is None or self._alone_index != 0:
+            return False
+        voters = self._replica.configs.current.voters
+        return leading.agreed_index(voters, index) <= self.commit_index
+
     def _on_vote_request(self, sender: i64, message: VoteRequest) -> None:
         if sender == self.leader and message.term > self.term:
             self.leader = 0  # it leads no more

@@ -258,6 +258,12 @@ class Group:
         raft = self.raft
         return self.is_awake and isinstance(raft, Raft) and raft.is_late(answer)
 
+    def is_ahead(self, index: int) -> bool:
+        """Whether it leads, and entries up to `index`, being durable here, are not committed by
+        that: followers have yet to answer, and ticks go on until then."""
+        raft = self.raft
+        return self.is_awake and isinstance(raft, Raft) and raft.is_ahead(index)
+
     def snapshot_point(self, index: int) -> SnapshotPoint:
         """What to write with a snapshot of the machine behind `index`, which was applied and is
         durable in the log (`Raft.snapshot_limit`)."""

@@ -49,9 +49,8 @@ NEWS_MAX: Final = 512  # groups that are informed about a peer in one turn
 TURN_GROUPS_MAX: Final = 1024  # of which a Ready is taken in one turn
 TURN_ENTRIES_MAX: Final = 2048  # that are taken in, or handed to log and owners, in one turn
 RETRY_TICKS: Final = 50
-HELD_TICKS_MAX: Final = (
-    10  # of an answer to a slice: its sender sends it again after five times that
-)
+HELD_TICKS_MAX: Final = 10  # of an answer to a slice: its sender repeats it after five times that
+LOOKED_MAX: Final = 64  # groups whose entries have become durable, before a turn is asked for
 SLOW_TICKS: Final = 5  # of a sync: then leaders hear that this member is there all the same
 FORGET_TICKS: Final = 5  # contents of applied entries stay in memory for one to two times as long
 BATCH_BYTES_MAX: Final = 1 << 20  # for one peer and lane; more goes out before the turn's end
@@ -75,6 +74,12 @@ class Pending:
         self.index: i64 = 0  # of the last entry; 0: a hard state alone
         self.term: i64 = 0
         self.messages: list[tuple[int, Message]] = []
+
+    def may_wait(self) -> bool:
+        """Whether it is all the same if the core hears with the next turn that this is durable."""
+        if self.index == 0 or len(self.messages) > 0:
+            return False
+        return self.group.is_ahead(self.index)
 
 
 @final
@@ -283,10 +288,16 @@ class RaftHost:
                 self._marks.ask()
 
     def on_durable(self, lsn: int) -> None:
-        """The log up to there is durable."""
+        """The log up to there is durable. Where that alone changes nothing, as for a leader whose
+        followers have not answered yet, it costs no turn: the next one takes it in, at a tick at
+        the latest, for the group is not at rest before."""
         self._durable_lsn = lsn
-        if len(self._waiting) > 0:
-            self._marks.ask()
+        for place, pending in enumerate(self._waiting):
+            if pending.lsn > lsn:
+                return
+            if place >= LOOKED_MAX or not pending.may_wait():
+                self._marks.ask()
+                return
 
     def tick(self, now_ms: int) -> None:
         """TICK_MS have passed, more or less; `now_ms` is monotonic time."""

@@ -20,6 +20,7 @@ from typing import Final
 import uvloop
 
 from node.cluster.peering.link_settings import LinkSettings
+from node.cluster.peering.link_socket import LinkSocket
 from node.cluster.peering.peer_links import PeerLinks
 from warren.wire.peer import connection
 from warren.wire.peer.handshake import Identity, link_key
@@ -67,6 +68,9 @@ class End:
 
     def answered(self, member: int) -> None:
         return
+
+    def ends_turn(self, socket: LinkSocket) -> bool:
+        return False
 
     def conflict(self, member: int, text: str) -> None:
         raise RuntimeError(text)

@@ -46,6 +46,7 @@ from node.cluster.membership.reception import ClusterReception
 from node.cluster.peering.cluster_secret import draw_id, load_incarnation
 from node.cluster.peering.dialer import REFUSED
 from node.cluster.peering.link_settings import link_settings
+from node.cluster.peering.link_socket import LinkSocket
 from node.cluster.peering.peer_links import PeerLinks
 from node.cluster.sync_times import Syncs, SyncTimes
 from node.config.config_layers import Address
@@ -114,6 +115,7 @@ class Cluster:
         self._peers: dict[int, PeerAddress] = {}
         self._parts: dict[int, PeerChannel] = {}
         self._begin_turn: Callable[[], None]
+        self._turn: Turn | None = None
         self._loop = asyncio.get_running_loop()
         self._ticking: Repeating | None = None
         self._definitions_due_ms = 0  # their next tick
@@ -201,6 +203,7 @@ class Cluster:
         """From now on `raft` is there, worked by the turn. `syncs`: those of the log."""
         self._sync_times = SyncTimes(syncs, time.perf_counter)
         self._begin_turn = turn.begin
+        self._turn = turn
         self.raft = RaftHost(
             self.member, wal, self.links, host_settings(), Random(), turn.begin_groups
         )
@@ -324,6 +327,9 @@ class Cluster:
 
     def drained(self, member: int) -> None:
         self.raft.drained(member)
+
+    def ends_turn(self, socket: LinkSocket) -> bool:
+        return self._turn is not None and self._turn.mark_peer(socket)
 
     def conflict(self, member: int, text: str) -> None:
         """The other one is wrong, and hears it from whom it asks; this node has its own place."""

@@ -133,8 +133,9 @@ class PeerQueues:
 
     def end_turn(self) -> None:
         """Send what has come together; proxies and stubs were asked before."""
-        while self._has_room():
-            frame = self.stream.take_frame()
+        stream = self.stream
+        while stream.has_frames and self._has_room():
+            frame = stream.take_frame()
             if frame is None:
                 return
             self._send_frame(frame)

@@ -10,6 +10,7 @@ from typing import Final, Self
 import uvloop
 
 from node.cluster.peering.link_settings import LinkSettings
+from node.cluster.peering.link_socket import LinkSocket
 from node.cluster.peering.peer_links import PeerLinks
 from node.tls.acceptor import Contexts
 from warren.wire.peer.handshake import Identity, link_key
@@ -81,6 +82,9 @@ class Recorder:
     def drained(self, member: int) -> None:
         self.drains += 1
         self.changed.set()
+
+    def ends_turn(self, socket: LinkSocket) -> bool:
+        return False
 
     def conflict(self, member: int, text: str) -> None:
         self.conflicts.append((member, text))

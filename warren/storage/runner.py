@@ -86,7 +86,8 @@ class ThreadRunner:
         self._spawn("page-writer", self._run_pages)
 
     def kick(self) -> None:
-        self._kicks.put(True)
+        if self._kicks.empty():  # Else the writer has yet to begin with what is there by now.
+            self._kicks.put(True)
 
     def background(self, work: Work) -> None:
         self._background.put(work)

@@ -79,6 +79,9 @@ class Questioner:
     def drained(self, socket: LinkSocket) -> None:
         """One question is no load."""
 
+    def ends_turn(self, socket: LinkSocket) -> bool:
+        return False  # The question goes at once.
+
     def ended(self, socket: LinkSocket, reason: str) -> None:
         if not self._answer.done():
             self._answer.set_exception(AskFailed(reason))

@@ -4,6 +4,10 @@ Takes the loop's callbacks, gives its owner what the core makes of them, and wri
 has, as fast as the socket takes it and at most `PUMP_BYTES_MAX` in one go. Owns the transport and
 the deadline of the handshake. It ends exactly once (`SocketOwner.ended`), and it reports nothing
 behind that, whatever the socket still had.
+
+What is sent during a turn of the node's loop is written once, at its end: each write costs both
+nodes a call of the kernel, and the other one a wake and a turn. Only AT_ONCE_BYTES go earlier, so
+that the other node works at the same time. Compiled.
 """
 
 import asyncio
@@ -17,6 +21,8 @@ from warren.wire.peer.connection import Answered, Event, Failed, PeerConnection,
 from warren.wire.peer.frames import Frame
 from warren.wire.peer.handshake import Claim
 
+AT_ONCE_BYTES: Final = 16 * 1024  # that wait: they are written before the end of the turn
+JOINED_BYTES: Final = 4 * 1024  # in one write: a copy costs less than a call with many parts
 WRITE_BYTES: Final = 256 * 1024  # in one write
 PUMP_BYTES_MAX: Final = 1024 * 1024  # written in one callback; then others have their turn
 WRITE_HIGH_BYTES: Final = 256 * 1024  # in the transport: more waits in the lanes
@@ -43,6 +49,9 @@ class SocketOwner(Protocol):
 
     def drained(self, socket: "LinkSocket") -> None:
         """There is room again where there was none."""
+
+    def ends_turn(self, socket: "LinkSocket") -> bool:
+        """Call its `end_turn` at the end of the turn; False: no turn is under way."""
 
     def ended(self, socket: "LinkSocket", reason: str) -> None:
         """Nothing comes from it any more."""
@@ -73,6 +82,7 @@ class LinkSocket(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._is_full = False  # the transport is
         self._is_pump_planned = False
+        self._ends_turn = False  # of the turn that is under way
         self._was_full = False  # the lanes were, and the sender was notified
 
     # The loop's side
@@ -99,8 +109,10 @@ class LinkSocket(asyncio.Protocol):
         now_ns = time.monotonic_ns()
         self.heard_ns = now_ns
         self.bytes_received += len(data)
-        self._handle_all(self.core.receive(data, now_ns))
-        self.pump()
+        core = self.core
+        self._handle_all(core.receive(data, now_ns))
+        if core.lanes.first_count() > 0:  # A beat is answered at once.
+            self.pump()
 
     def eof_received(self) -> bool:
         self._end("it closed the connection")
@@ -120,11 +132,17 @@ class LinkSocket(asyncio.Protocol):
 
     def send(self, kind: int, lane: int, parts: list[bytes]) -> bool:
         """Send, or say that there is no room."""
+        lanes = self.core.lanes
         if not self.core.send(kind, lane, parts):
             self._was_full = True
             return False
-        self._was_full = self._was_full or self.core.lanes.is_full()
-        self.pump()
+        self._was_full = self._was_full or lanes.is_full()
+        if lanes.queued_bytes >= AT_ONCE_BYTES:
+            self.pump()
+        elif not self._ends_turn:
+            self._ends_turn = self._owner.ends_turn(self)
+            if not self._ends_turn:
+                self.pump()
         return True
 
     def beat(self, now_ns: int) -> None:
@@ -141,6 +159,11 @@ class LinkSocket(asyncio.Protocol):
         if self._transport is not None and not self.is_gone:
             self._transport.resume_reading()
 
+    def end_turn(self) -> None:
+        """Write what the turn has sent."""
+        self._ends_turn = False
+        self.pump()
+
     def pump(self) -> None:
         """Write what there is to write, as far as the socket takes it."""
         transport = self._transport
@@ -150,7 +173,11 @@ class LinkSocket(asyncio.Protocol):
             if written >= PUMP_BYTES_MAX:
                 self._plan_pump()
                 break
-            transport.writelines(cast(Iterable[bytes], lanes.take(WRITE_BYTES)))
+            parts = lanes.take(WRITE_BYTES)
+            if lanes.taken_bytes <= JOINED_BYTES:
+                transport.write(b"".join(parts))
+            else:
+                transport.writelines(cast(Iterable[bytes], parts))
             written += lanes.taken_bytes
         self.bytes_sent += written
         if self._was_full and written and 2 * lanes.queued_bytes <= lanes.bytes_max:

@@ -20,7 +20,7 @@ import logging
 import os
 import time
 from random import Random, SystemRandom
-from typing import Final, Protocol
+from typing import Any, Final, Protocol, cast
 
 from node.cluster.peering.admission import Admission
 from node.cluster.peering.asking import Answer, Questioner, Reception
@@ -77,6 +77,9 @@ class PeerUser(Protocol):
     def conflict(self, member: int, text: str) -> None:
         """Two nodes claim to be this one, or it came with another data directory."""
 
+    def ends_turn(self, socket: LinkSocket) -> bool:
+        """Call its `end_turn` at the end of the turn; False: no turn is under way."""
+
 
 class PeerLinks:
     """All links of this node.
@@ -126,8 +129,8 @@ class PeerLinks:
         loop = asyncio.get_running_loop()
         server = await loop.create_server(self._accepted, host, port)
         self._server = server
-        bound: int = server.sockets[0].getsockname()[1]
-        return bound
+        sockets: Any = cast(Any, server).sockets  # uvloop has a list where asyncio has a tuple.
+        return int(sockets[0].getsockname()[1])
 
     def become(self, member: int, cluster_id: bytes) -> None:
         """This node is that member of that cluster, from now on."""
@@ -360,6 +363,9 @@ class PeerLinks:
         peer = self._peers.get(socket.member)
         if peer is not None and peer.link is not None and peer.link.control is socket:
             self._user.answered(socket.member)
+
+    def ends_turn(self, socket: LinkSocket) -> bool:
+        return self._user.ends_turn(socket)
 
     def drained(self, socket: LinkSocket) -> None:
         peer = self._peers.get(socket.member)

@@ -183,7 +183,7 @@ class GroupNode:
         if group is not None:
             assert self.member is not None
             self._rejoin(group)
-        self.wal.on_durable.append(self._durable)
+        self.wal.on_durable.append(self.turn.on_durable)
         self.wal.attach(QueueOwners(self.hosts, lambda uid: 0, lambda uid: True))
         self.turn.begin()
         self.renew()
@@ -372,12 +372,6 @@ class GroupNode:
     def pass_time(self) -> None:
         self.renew()
         self._clock.pass_time()
-
-    def _durable(self, lsn: int) -> None:
-        self.turn.begin()
-        self.raft.on_durable(lsn)
-        self.journal.on_durable(lsn)
-        self.turn.finish_now()
 
     def _end_turn(self) -> None:
         self.journal.end_turn(self.world.now_ms)

@@ -135,7 +135,7 @@ class SimNode:
         self.report = self.wal.open(recovered)
         self.lost = parts.lost(self.report, recovered)
         recovered.finish(self.report)
-        self.wal.on_durable.append(self._durable)
+        self.wal.on_durable.append(self.turn.on_durable)
         self.wal.attach(QueueOwners(broker.queues.hosts.awake, broker.queues.hosts.mark))
 
     def complete(self) -> None:
@@ -168,12 +168,6 @@ class SimNode:
         """Time passes, and the loop calls what is due."""
         self.time_ms += ms
         self._clock.pass_time()
-
-    def _durable(self, lsn: int) -> None:
-        self.turn.begin()
-        self.journal.on_durable(lsn)
-        self._cluster.raft.on_durable(lsn)
-        self.turn.finish_now()
 
     def _end_turn(self) -> None:
         self.journal.end_turn(self.now_ms())

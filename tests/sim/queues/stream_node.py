@@ -128,7 +128,7 @@ class StreamNode:
         self.streams.keep_only([] if group is None else [UID])
         if group is not None:
             self._join(group.restored())
-        self.wal.on_durable.append(self._durable)
+        self.wal.on_durable.append(self.turn.on_durable)
         self.wal.attach(QueueOwners({}, lambda uid: 0))
         self.turn.begin()
 
@@ -236,12 +236,6 @@ class StreamNode:
 
     def pass_time(self) -> None:
         self._clock.pass_time()
-
-    def _durable(self, lsn: int) -> None:
-        self.turn.begin()
-        self.raft.on_durable(lsn)
-        self.journal.on_durable(lsn)
-        self.turn.finish_now()
 
     def _end_turn(self) -> None:
         self.journal.end_turn(self.world.now_ms)

@@ -168,6 +168,11 @@ class Groups:
         self.work = list(work)
         self.turns = 0
         loop.turn.groups = self
+        self.waits_for = 1 << 60  # nothing of theirs waits for a sync before this place in the log
+
+    def on_durable(self, lsn: int) -> None:
+        if lsn >= self.waits_for:
+            self.loop.turn.begin_groups()
 
     def end_turn(self) -> None:
         self.turns += 1
@@ -253,3 +258,61 @@ def test_what_sending_away_brings_about_begins_another_turn() -> None:
     loop.run()
     assert calls == [0, 1]
     assert loop.run() == 0
+
+
+def test_a_sync_that_something_waits_for_ends_its_turn_without_the_loop() -> None:
+    loop = Loop()
+    groups = Groups(loop)
+    groups.waits_for = 10
+    loop.turn.on_durable(10)
+    assert (groups.turns, loop.turn.count, loop.callbacks) == (1, 1, [])
+
+
+def test_a_sync_that_nothing_waits_for_costs_no_turn() -> None:
+    loop = Loop()
+    groups = Groups(loop)
+    groups.waits_for = 10
+    loop.turn.on_durable(9)
+    assert (groups.turns, loop.turn.count, loop.callbacks) == (0, 0, [])
+    loop.turn.begin()
+    assert loop.run() == 1  # What is begun behind it asks the loop again.
+    assert loop.turn.count == 1
+
+
+def test_a_sync_ends_the_turn_that_a_read_has_begun() -> None:
+    loop = Loop()
+    Groups(loop)
+    host = Host(loop)
+    loop.turn.mark_host(host)
+    loop.turn.on_durable(9)
+    assert host.steps == 1
+    loop.run()
+    assert loop.turn.count == 1
+
+
+def test_a_fault_behind_a_sync_is_reported() -> None:
+    loop = Loop()
+    groups = Groups(loop)
+
+    def fail(lsn: int) -> None:
+        raise ValueError(lsn)
+
+    groups.on_durable = fail  # type: ignore[method-assign]
+    loop.turn.on_durable(7)
+    assert [str(each) for each in loop.failures] == ["7"]
+
+
+def test_connections_to_other_nodes_write_once_at_the_end_of_the_turn() -> None:
+    loop = Loop()
+    story: list[str] = []
+    socket = Away(lambda: story.append("written"))
+    assert not loop.turn.mark_peer(socket)  # No turn is under way: write now.
+    loop.turn.away = Away(lambda: story.append("others asked"))
+    loop.turn.begin()
+    assert loop.turn.mark_peer(socket)
+    assert story == []
+    loop.run()
+    assert story == ["others asked", "written"]
+    loop.turn.begin()
+    loop.run()
+    assert story == ["others asked", "written", "others asked"]

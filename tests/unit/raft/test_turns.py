@@ -145,3 +145,56 @@ def test_the_answer_of_the_slower_follower_costs_the_leader_no_turn() -> None:
     assert leader.wants_turn, "it is taken in at a tick at the latest"
     world.rest()
     assert [len(node.owner().applied) for node in world.living()] == [1, 1, 1]
+
+
+def test_the_own_sync_of_a_leader_costs_a_turn_only_if_it_commits() -> None:
+    world = formed()
+    world.tick()
+    leader, fast = world.nodes[1], world.nodes[2]
+    assert leader.group().propose([b"x"]) is not None
+    leader.turn()
+    leader.sync()
+    assert not leader.wants_turn, "no follower has answered"
+    sent, world.wire = world.wire, []
+    for sender, to, batch in sent:
+        if to == fast.member:
+            fast.host.receive(sender, memoryview(batch))
+    fast.turn()
+    fast.sync()
+    assert fast.wants_turn, "the leader waits for this"
+    fast.turn()
+    answers, world.wire = world.wire, []
+    leader.host.receive(fast.member, memoryview(answers[0][2]))
+    leader.turn()
+    assert len(leader.owner().applied) == 1, "the own sync was taken in with the answer"
+    assert leader.group().propose([b"y"]) is not None
+    leader.turn()
+    sent, world.wire = world.wire, []
+    for sender, to, batch in sent:
+        if to == fast.member:
+            fast.host.receive(sender, memoryview(batch))
+    fast.turn()
+    fast.sync()
+    fast.turn()
+    [(_, _, answer)], world.wire = [each for each in world.wire if each[1] == 1], []
+    leader.host.receive(fast.member, memoryview(answer))
+    leader.turn()
+    assert len(leader.owner().applied) == 1, "only one disk has it"
+    leader.sync()
+    assert leader.wants_turn, "it is committed by that"
+    world.rest()
+    assert [len(node.owner().applied) for node in world.living()] == [2, 2, 2]
+
+
+def test_a_sync_that_costs_no_turn_is_taken_in_at_a_tick() -> None:
+    world = formed()
+    world.tick()
+    leader = world.nodes[1]
+    assert leader.group().propose([b"x"]) is not None
+    leader.turn()
+    leader.sync()
+    assert not leader.wants_turn
+    leader.host.tick(world.now_ms + TICK_MS)
+    assert leader.wants_turn
+    leader.turn()
+    assert leader.group().raft.durable_index == leader.group().raft.last_index

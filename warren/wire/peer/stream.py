@@ -135,6 +135,13 @@ class Stream:
         self._connected = False
         self._greeted = False
 
+    @property
+    def has_frames(self) -> bool:
+        """Whether `take_frame` has something for the connection."""
+        if not self._connected:
+            return False
+        return self._hello_due or (self._greeted and (len(self._unsent) > 0 or self._ack_due))
+
     def take_frames(self) -> list[list[bytes]]:
         """All that is to be sent now, each frame in parts."""
         frames: list[list[bytes]] = []
