@@ -20,8 +20,7 @@ from collections import deque
 from struct import Struct
 from typing import Final, final
 
-from crc32c import crc32c
-
+from warren.checksum import crc32c
 from warren.storage.disk import Disk
 from warren.storage.log_proof import LogProof
 from warren.storage.manifest import OPEN, READY, Listed, Manifest

@@ -19,8 +19,7 @@ from contextlib import suppress
 from struct import Struct
 from typing import Final, final
 
-from crc32c import crc32c
-
+from warren.checksum import crc32c
 from warren.storage.disk import Disk
 
 NAME: Final = "log.proof"

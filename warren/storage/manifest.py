@@ -24,8 +24,7 @@ from contextlib import suppress
 from struct import Struct
 from typing import Final, final
 
-from crc32c import crc32c
-
+from warren.checksum import crc32c
 from warren.storage.disk import Disk
 from warren.storage.log_proof import LogProof
 

@@ -23,8 +23,9 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Final, final
 
-from crc32c import crc32c
 from mypy_extensions import i64
+
+from warren.checksum import crc32c
 
 Buffer = bytes | memoryview
 Ranges = list[tuple[int, int]]  # (first, count), ascending, disjoint

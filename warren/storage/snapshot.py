@@ -16,8 +16,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from typing import Final
 
-from crc32c import crc32c
-
+from warren.checksum import crc32c
 from warren.storage.keyed import SNAPSHOTS, Batch, Keyed
 from warren.storage.snapshot_slices import (
     HEAD_1,

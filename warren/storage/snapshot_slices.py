@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Final
 
-from crc32c import crc32c
-
+from warren.checksum import crc32c
 from warren.storage.keyed import BATCH_BYTES, SNAPSHOTS, Batch, KeyedDamaged
 
 KEY: Final = Struct(">QQI")  # owner, index, number of the slice

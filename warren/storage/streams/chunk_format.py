@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Final
 
-from crc32c import crc32c
+from warren.checksum import crc32c
 
 MAGIC: Final = 0x31435357  # "WSC1"
 VERSION: Final = 1

@@ -15,8 +15,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, Final
 
-from crc32c import crc32c
-
+from warren.checksum import crc32c
 from warren.storage.objects.store import ObjectStore
 from warren.storage.record import CorruptRecord
 from warren.storage.streams.chunk_format import (
