@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from node.config.settings import load
+from tools.manual_hook import with_links_of_site
 from warren.testing.node import Node
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -47,6 +48,16 @@ def test_the_manual_has_every_page_that_its_start_names() -> None:
     assert all((ROOT / "docs" / each).exists() for each in named)
     tops = {each.name for each in (ROOT / "docs").glob("*.md")} - {"NEXT.md"}
     assert tops <= set(named)
+
+
+def test_links_in_the_site_lead_to_its_pages_and_others_become_text() -> None:
+    known = {"README.md", "guide/index.md", "page/overview.png", "deploy/README.md"}
+    told = "[start](docs/guide/index.md#run) ![charts](docs/page/overview.png) [key](LICENSE)"
+    shown = "[start](guide/index.md#run) ![charts](page/overview.png) key"
+    assert with_links_of_site(told, "README.md", known) == shown
+    told = "[deploy](../../deploy/README.md) [start](index.md) [away](https://example.org/a.md)"
+    shown = "[deploy](../deploy/README.md) [start](index.md) [away](https://example.org/a.md)"
+    assert with_links_of_site(told, "guide/hosts.md", known) == shown
 
 
 RUN = {  # Pages whose programs are run: tests/conformance/test_manual_snippets.py, tests/spark.
