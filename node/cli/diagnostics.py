@@ -26,6 +26,7 @@ from node.cli.verbs import (
     path,
     show,
     show_facts,
+    tell,
     whole,
 )
 
@@ -41,7 +42,7 @@ def node_row(api: Api, options: Options) -> Row:
 
 def version(api: Api, options: Options, out: TextIO) -> None:
     row = node_row(api, options)
-    done(options, out, str(row.get("version")), {"version": row.get("version")})
+    tell(options, out, str(row.get("version")), {"version": row.get("version")})
 
 
 def log_location(api: Api, options: Options, out: TextIO) -> None:
@@ -49,7 +50,7 @@ def log_location(api: Api, options: Options, out: TextIO) -> None:
     section = api.get_object("/api/config/effective").get("log")
     file = section.get("file") if isinstance(section, dict) else None
     place = str(file) if file else "<stderr>"
-    done(options, out, place, {"paths": [place]})
+    tell(options, out, place, {"paths": [place]})
 
 
 def listeners(api: Api, options: Options, out: TextIO) -> None:

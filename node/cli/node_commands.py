@@ -16,6 +16,7 @@ from node.cli.verbs import (
     done,
     own_node,
     path,
+    tell,
     whole,
 )
 from node.config.config_layers import passphrase
@@ -122,7 +123,7 @@ def log_tail(api: Api, options: Options, out: TextIO) -> None:
     where = path("nodes", node_of(api, options), "log")
     lines = api.get_object(f"{where}?lines={whole(options.number)}").get("lines")
     found = lines if isinstance(lines, list) else []
-    done(options, out, "\n".join(map(str, found)), {"lines": found})
+    tell(options, out, "\n".join(map(str, found)), {"lines": found})
 
 
 def enable_feature_flag(api: Api, options: Options, out: TextIO) -> None:
@@ -184,7 +185,7 @@ def close_all_user_connections(api: Api, options: Options, out: TextIO) -> None:
 def hash_password(api: Api, options: Options, out: TextIO) -> None:
     answer = api.post("/api/auth/hash_password", {"password": options.cleartext_password})
     hashed = answer.get("ok") if isinstance(answer, dict) else answer
-    done(options, out, str(hashed), answer)
+    tell(options, out, str(hashed), answer)
 
 
 def encode(api: Api, options: Options, out: TextIO) -> None:
@@ -202,7 +203,7 @@ def _crypt(work: Callable[[str, str], str], options: Options, out: TextIO) -> No
         text = work(options.value, options.passphrase or passphrase())
     except ValueError as error:
         raise BadCall(str(error)) from error
-    done(options, out, text, text)
+    tell(options, out, text, text)
 
 
 NAME: Final = Argument("name")

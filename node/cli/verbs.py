@@ -105,6 +105,14 @@ def done(options: Options, out: TextIO, text: str = "", answer: object = None) -
         print(text, file=out)
 
 
+def tell(options: Options, out: TextIO, text: str, answer: object) -> None:
+    """What was asked for: it is printed with `--quiet` too."""
+    if options.formatter == "json":
+        write_json(answer, out)
+    elif text:
+        print(text, file=out)
+
+
 def show(rows: Sequence[Row], columns: Sequence[str], options: Options, out: TextIO) -> None:
     """Rows of the API, or those columns of them."""
     if options.formatter == "json":

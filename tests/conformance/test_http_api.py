@@ -1,5 +1,6 @@
 """The HTTP API that writes: RabbitMQ's paths, bodies, statuses and texts, against a real node."""
 
+import asyncio
 import base64
 import json
 import socket
@@ -12,9 +13,12 @@ import pika
 import pika.exceptions
 import pytest
 
+from node.build import installed_version
+from node.cli.warrenctl import main
 from tests.conformance.broker import CONFIG, Broker
 from tests.conformance.http_api import HttpApi, part
 from tests.conformance.raw10 import END, Raw10
+from warren import client as warren_client
 from warren.testing import Node
 
 USERS = """
@@ -627,10 +631,23 @@ def test_the_old_health_check_of_a_node_and_the_contexts(node: Node, shared: Htt
     assert (context["description"], context["path"]) == ("Warren Management", "/")
 
 
-def test_both_protocols_and_the_api_report_one_version(node: Node, shared: HttpApi) -> None:
+def test_both_protocols_the_api_and_the_tools_report_one_version(
+    node: Node, shared: HttpApi, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pika.BlockingConnection(pika.ConnectionParameters(node.host, node.port)) as connection:
         said = connection._impl.server_properties
+
+    async def said_10() -> dict[str, object]:
+        async with await warren_client.connect(node.url) as connection:
+            return connection.server_properties
+
+    by_10 = asyncio.run(said_10())
     overview = shared.get("/overview")
     assert overview["rabbitmq_version"] == overview["management_version"] == said["version"]
     assert shared.get("/version") == shared.get("/definitions")["rabbit_version"] == "4.3.0"
-    assert overview["product_name"] == said["product"]
+    assert by_10["version"] == said["version"] == "4.3.0"
+    assert overview["product_name"] == said["product"] == by_10["implementation"] == "Warren"
+    assert main(["--node-url", node.management_url, "status"]) == 0
+    assert "RabbitMQ version: 4.3.0" in capsys.readouterr().out
+    assert main(["-q", "--node-url", node.management_url, "server_version"]) == 0
+    assert capsys.readouterr().out.strip() == overview["product_version"] == installed_version()

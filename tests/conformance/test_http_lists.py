@@ -218,7 +218,7 @@ def counted(api: HttpApi, place: str, count: int) -> Any:
 
 def test_sessions_and_links_of_amqp_10_are_listed_too(node: Node, api: HttpApi) -> None:
     async def scenario() -> None:
-        async with await connect(node.url) as connection:
+        async with await connect(node.url, container_id="of-links") as connection:
             management = await connection.management()
             await management.declare_queue("of-links")
             publisher = await connection.publisher("/queues/of-links")
@@ -233,12 +233,18 @@ def test_sessions_and_links_of_amqp_10_are_listed_too(node: Node, api: HttpApi) 
             (link,) = shown["consumer_details"]
             assert (link["protocol"], link["delivered"]) == ("AMQP 1-0", 6)
             assert link["consumer_tag"].isdigit()
+            names = await asyncio.to_thread(containers)
+            assert names == ["of-links"]
             one = "/channels/" + part(link["channel_details"]["name"])
             row = await asyncio.to_thread(api.get, one)
             assert [each["consumer_tag"] for each in row["consumer_details"]] == [
                 link["consumer_tag"]
             ]
             await management.delete_queue("of-links")
+
+    def containers() -> Any:
+        rows = api.get("/connections")
+        return [row["container_id"] for row in rows if row["protocol"] == "AMQP 1-0"]
 
     def sessions() -> Any:
         return [row for row in api.get("/channels") if row["protocol"] == "AMQP 1-0"]

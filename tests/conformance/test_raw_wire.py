@@ -376,6 +376,40 @@ def test_publishes_before_confirm_select_are_never_confirmed(broker: Broker) -> 
         publishing.send(raw.delete(1, QUEUE)).expect((50, 41))
 
 
+def test_a_confirm_of_one_message_says_that_it_is_for_one(broker: Broker) -> None:
+    """Metrics of RabbitMQ's Java client count by it."""
+    message = (
+        raw.publish_method(1, "", QUEUE)
+        + raw.content_header(1, 1, struct.pack(">HB", 0x1000, 2))
+        + raw.body(1, b"x")
+    )
+    with client(broker) as publishing:
+        publishing.send(raw.declare(1, QUEUE, 2)).expect(raw.QUEUE_DECLARE_OK)
+        publishing.send(raw.method(1, (85, 10), b"\x00")).expect((85, 11))
+        told = []
+        for count in (1, 1, 3, 1):
+            publishing.send(message * count)
+            ack = publishing.expect((60, 80))
+            told.append(struct.unpack(">Q?", ack.payload[4:13]))
+        assert told == [(1, False), (2, False), (5, True), (6, False)]
+        publishing.send(raw.delete(1, QUEUE)).expect((50, 41))
+
+
+def test_a_get_in_one_write_with_a_publish_takes_nothing_from_a_waiting_consumer(
+    broker: Broker,
+) -> None:
+    content = raw.content_header(1, 1) + raw.body(1, b"x")
+    with client(broker) as both:
+        both.send(raw.declare(1, QUEUE)).expect(raw.QUEUE_DECLARE_OK)
+        both.send(raw.consume(1, QUEUE, "tag", 2)).expect(raw.BASIC_CONSUME_OK)
+        get = raw.method(1, (60, 70), b"\x00\x00" + raw.short(QUEUE) + b"\x01")
+        both.send(raw.publish_method(1, "", QUEUE) + content + get)
+        found = [both.read() for _ in range(4)]
+        methods = {frame.method for frame in found if frame.kind == 1}
+        assert methods == {(60, 60), (60, 72)}  # deliver with its content, and get-empty
+        both.send(raw.delete(1, QUEUE)).expect((50, 41))
+
+
 def test_a_stopped_client_that_has_not_read_all_keeps_its_queues_no_longer(
     own_broker: Broker, name: str
 ) -> None:

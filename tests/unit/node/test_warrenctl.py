@@ -6,6 +6,8 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
+from urllib.parse import urlsplit
 
 import pytest
 from aiohttp import web
@@ -44,13 +46,12 @@ def with_node(test: Callable[[Call], None], broker: FakeBroker | None = None) ->
         server = ManagementServer(Context(broker or filled(), access, harness, FakeOperations()))
         port = await server.start("127.0.0.1", 0)
 
-        def call(*arguments: str, user: str = "ada", password: str = "s3cret") -> int:
-            url = f"http://127.0.0.1:{port}/"
+        def call(url: str, *arguments: str, user: str = "ada", password: str = "s3cret") -> int:
             login = ["--node-url", url, "--user", user, "--password", password]
             return main([*login, *arguments])
 
         try:
-            await asyncio.to_thread(test, call)
+            await asyncio.to_thread(test, partial(call, f"http://127.0.0.1:{port}/"))
         finally:
             await server.stop()
             harness.close()
@@ -108,6 +109,46 @@ def test_a_node_that_is_not_there_is_69_and_a_url_that_is_none_is_64(
     said = capsys.readouterr().err
     assert said.startswith("warrenctl: ")
     assert code != 69 or "--node-url URL or WARREN_CTL_URL names the node to ask" in said
+
+
+def test_the_option_n_selects_a_node_of_the_cluster(capsys: pytest.CaptureFixture[str]) -> None:
+    """A second node listens elsewhere; the one that is asked knows where."""
+    broker = filled()
+    other = filled()
+    other.queues["/", "elsewhere"] = queue_view("/", "elsewhere")
+
+    def with_another(ask_other: Call) -> None:
+        port = urlsplit(ask_other.args[0]).port  # type: ignore[attr-defined]
+        broker.the_node = node_view(listeners=(("amqp", 5672), ("http", port or 0)))
+
+        def test(call: Call) -> None:
+            listed = ("list_queues", "-q", "--no-table-headers", "name")
+            for name in ("rabbit", "rabbit@host", None):
+                assert call(*(() if name is None else ("-n", name)), *listed) == 0
+                assert "elsewhere" not in capsys.readouterr().out
+            assert call("-n", "warren@here", *listed) == 0
+            assert "elsewhere" in capsys.readouterr().out
+            assert call("-n", "absent", *listed) == 64
+            text = "warrenctl: -n absent: no such node; members of the cluster: warren@here\n"
+            assert capsys.readouterr().err == text
+            broker.the_node = node_view(listeners=(("amqp", 5672),))
+            assert call("-n", "warren@here", *listed) == 64
+            assert "has no listener for the HTTP API" in capsys.readouterr().err
+
+        with_node(test, broker)
+
+    with_node(with_another, other)
+
+
+def test_what_was_asked_for_is_printed_with_quiet_too(capsys: pytest.CaptureFixture[str]) -> None:
+    def test(call: Call) -> None:
+        for words in (["version"], ["server_version"]):
+            assert call("-q", *words) == 0
+            assert capsys.readouterr().out == "0.1.0\n"
+        assert call("-q", "ping") == 0
+        assert capsys.readouterr().out == ""
+
+    with_node(test)
 
 
 def test_a_refused_login_is_77(capsys: pytest.CaptureFixture[str]) -> None:
