@@ -73,8 +73,11 @@ class Truth:
             member
             for member in view.members
             # A disk of a later membership is no witness of this one.
-            if disks[member].birth.appended_term < view.joined_in(member)
-            and not has_durably(disks[member], index, own.term(index))
+            if member not in disks
+            or (
+                disks[member].birth.appended_term < view.joined_in(member)
+                and not has_durably(disks[member], index, own.term(index))
+            )
         ]
         assert not lacking, f"{index} is committed in epoch {core.epoch}, and {lacking} lack it"
         for place in range(self.commit_index + 1, index + 1):
