@@ -79,6 +79,10 @@ class StreamClient:
     def close(self) -> None:
         self._socket.close()
 
+    def fileno(self) -> int:
+        """For `select`."""
+        return self._socket.fileno()
+
     def _log_in(self) -> None:
         self.ask(codes.PEER_PROPERTIES, U32.pack(0))
         self.ask(codes.SASL_HANDSHAKE)

@@ -1,14 +1,18 @@
-"""Measure streams beside RabbitMQ: `python -m bench.streams --help`. Takes about six minutes.
+"""Measure streams beside RabbitMQ: `python -m bench.streams --help`. Takes about 15 minutes.
 
 Both brokers run on one node, in turn, with fresh data; RabbitMQ with its plug-in rabbitmq_stream.
 
     stream    confirmed/s over the stream protocol: one publisher, batches of 100, bodies of 100 B
     java      the same with RabbitMQ's Java client and a consumer at the tail (for stream PerfTest)
     amqp      confirmed/s of bodies of 1 KB over AMQP 0-9-1 and 1.0 (`bgen`)
-    cold      a stream that is out of the page cache, read by one subscription, and p50 and p99 of
-              confirms of another stream before and beside it
-    tail      CPU of the broker per delivery with one and with ten subscriptions at the tail
-    restart   many small messages, `kill -9`: seconds to the start, ms to attach at a timestamp
+    cold      a stream of `--gigabytes` that is out of the page cache, read by one subscription of
+              the stream protocol, then by one consumer of AMQP 1.0 and 0-9-1 (`bgen`); p50 and p99
+              of confirms of another stream alone and beside each. Takes twice the disk for a while
+    tail      CPU of the broker per delivery with one and with ten consumers at the tail, each on a
+              connection of its own, of 20,000 messages/s of 1 KB in batches of 500; medians of
+              `--rounds`. What the same publisher takes without a consumer is subtracted
+    restart   `--messages` of 12 B in batches, or as many as go in `--fill` seconds, `kill -9`:
+              seconds until the node is there, and until the stream is, ms to attach at a timestamp
     cluster   as amqp, on three nodes
     sql       messages that a filter looks at in a second of one core (Warren alone, in process)
 """
@@ -16,6 +20,8 @@ Both brokers run on one node, in turn, with fresh data; RabbitMQ with its plug-i
 import argparse
 import json
 import os
+import select
+import shutil
 import statistics
 import subprocess
 import sys
@@ -47,11 +53,15 @@ from warren.wire.amqp10.transfers import store
 
 STREAM_PORT: Final = 5959
 WINDOW: Final = 10_000
+BODY_BYTES: Final = 1024
 TAIL_RATE: Final = 20_000
+TAIL_BATCH: Final = 500
+TAIL_CONSUMERS: Final = 10
 PROBES: Final = 300
 SMALL: Final = 12
 PER_BATCH: Final = 1000
 READ_MAX_S: Final = 60.0
+SERVED_MAX_S: Final = 30.0
 QUEUE: Final = "bench"
 CLUSTER: Final = "cluster"  # the row that has brokers of its own
 
@@ -80,6 +90,10 @@ class RabbitMQ(run.RabbitMQ):
         begun = time.monotonic()
         self._script("start")
         return time.monotonic() - begun
+
+    def stop(self) -> None:
+        super().stop()
+        self._script("wipe")
 
 
 AnyBroker = run.Warren | RabbitMQ
@@ -187,7 +201,7 @@ def cold_row(broker: AnyBroker, options: argparse.Namespace) -> str:
     writer = opened()
     writer.create("cold", max_length_bytes="100000000000")
     writer.declare_publisher("cold")
-    data = publish_frame([amqp_message(bytes(1024))] * 100)
+    data = publish_frame([amqp_message(bytes(BODY_BYTES))] * 100)
     frames = int(options.gigabytes * 1e9 / len(data))
     writer.publish_count(frames, data, 100, WINDOW)
     probe = opened()
@@ -195,23 +209,40 @@ def cold_row(broker: AnyBroker, options: argparse.Namespace) -> str:
     probe.declare_publisher("probe")
     one = publish_frame([amqp_message(bytes(1024))])
     alone = confirms_ms(probe, one, lambda: None)
-    drop_page_cache()
-    reader = subprocess.Popen(
-        [sys.executable, "-m", "bench.streams", "--read", "cold", str(frames * 100)],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    beside: list[float] = []
-    while reader.poll() is None:
-        beside += confirms_ms(probe, one, lambda: None)
-    assert reader.stdout is not None
-    answer = reader.stdout.read().strip()
+    said = [f"confirms {quantiles(alone)}"]
+    for protocol in ("", "1.0", "0.9.1"):
+        drop_page_cache()
+        beside: list[float] = []
+        if protocol:
+            reader = amqp_reader(broker.port, protocol, "cold", frames * 100)
+        else:
+            reader = started("--read", "cold", str(frames * 100))
+        while reader.poll() is None:
+            beside += confirms_ms(probe, one, lambda: None)
+        assert reader.stdout is not None
+        answer = reader.stdout.read().strip()
+        rate = f"AMQP {protocol}: {amqp_read(answer)}" if protocol else answer
+        said.append(f"{rate}, beside {quantiles(sorted(beside))}")
     for stream in ("cold", "probe"):
         probe.delete(stream)
     probe.close()
     writer.close()
-    return f"{answer}; confirms {quantiles(alone)}; beside {quantiles(sorted(beside))}"
+    return "; ".join(said)
+
+
+def amqp_reader(port: int, protocol: str, stream: str, count: int) -> "subprocess.Popen[str]":
+    """`bgen` as a consumer that reads the stream from its first message on."""
+    command = [str(HERE / "bgen"), "--port", str(port), "--queue", stream, "--from-first"]
+    command += ["--proto", protocol]
+    command += ["--consumers", "1", "--prefetch", "1000", "--ack", "100", "--linger", "10"]
+    command += ["--consume-count", str(count)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def amqp_read(answer: str) -> str:
+    figures = json.loads(answer.splitlines()[-1])
+    read = figures["received"] * BODY_BYTES
+    return f"{figures['sub_per_s'] * BODY_BYTES / 1e6:,.0f} MB/s of {read / 1e9:.1f} GB"
 
 
 def read_all(stream: str, count: int) -> str:
@@ -225,33 +256,60 @@ def read_all(stream: str, count: int) -> str:
 
 
 def tail_row(broker: AnyBroker, options: argparse.Namespace) -> str:
-    found = []
-    for count in (0, 1, 10):
-        writer, reader = opened(), opened()
-        writer.create("tail")
-        writer.declare_publisher("tail")
-        for number in range(count):
-            reader.subscribe("tail", NEXT, number=number, credit=50)
-        data = publish_frame([amqp_message(bytes(1024))] * 20)
-        begun, before, frames = time.monotonic(), cpu_seconds(broker), 0
-        while (elapsed := time.monotonic() - begun) < options.seconds:
-            if frames * 20 < elapsed * TAIL_RATE:
-                writer.send(data)
-                frames += 1
-            else:
-                writer.read_within(0.001)
-            reader.read_within(0)
-        while writer.confirmed < frames * 20:
-            writer.read()
-        while reader.messages < count * frames * 20:
-            reader.read()
-        used = (cpu_seconds(broker) - before) / (frames * 20) * 1e6
-        found.append(used)
-        writer.delete("tail")
-        writer.close()
-        reader.close()
-    one, ten = found[1] - found[0], (found[2] - found[0]) / 10
-    return f"one {one:.2f} us, ten {ten:.2f} us of CPU for a delivery ({found[0]:.2f} to publish)"
+    found: dict[int, list[float]] = {0: [], 1: [], TAIL_CONSUMERS: []}
+    for _ in range(options.rounds):
+        for count, values in found.items():
+            values.append(tail_us(broker, options, count))
+    none, one, many = map(statistics.median, found.values())
+    spread = ", ".join(f"{min(each):.2f} .. {max(each):.2f}" for each in found.values())
+    return (
+        f"one {one - none:.2f} us, ten {(many - none) / TAIL_CONSUMERS:.2f} us of CPU for a"
+        f" delivery; with none, one and ten {none:.2f}, {one:.2f}, {many:.2f} us for a message"
+        f" ({spread})"
+    )
+
+
+def tail_us(broker: AnyBroker, options: argparse.Namespace, consumers: int) -> float:
+    """CPU of the broker for each message that is published at a fixed rate, so many consumers at
+    the tail; all of them have got it."""
+    writer = opened()
+    writer.create("tail")
+    writer.declare_publisher("tail")
+    data = publish_frame([amqp_message(bytes(1024))] * TAIL_BATCH)
+    frames = int(options.seconds * TAIL_RATE / TAIL_BATCH)
+    readers = started("--follow", "tail", str(consumers), str(frames * TAIL_BATCH))
+    assert readers.stdout is not None
+    readers.stdout.readline()  # They have subscribed.
+    before, begun = cpu_seconds(broker), time.monotonic()
+    for number in range(frames):
+        while (early := begun + number * TAIL_BATCH / TAIL_RATE - time.monotonic()) > 0:
+            writer.read_within(early)
+        writer.send(data)
+    while writer.confirmed < frames * TAIL_BATCH:
+        writer.read()
+    if readers.wait(READ_MAX_S) != 0:
+        raise SystemExit("the consumers did not get all messages")
+    used = (cpu_seconds(broker) - before) / (frames * TAIL_BATCH) * 1e6
+    writer.delete("tail")
+    writer.close()
+    return used
+
+
+def follow(stream: str, consumers: int, count: int) -> None:
+    """Read so many messages at the tail of the stream with each of these consumers."""
+    clients = [StreamClient(STREAM_PORT) for _ in range(consumers)]
+    for client in clients:
+        client.subscribe(stream, NEXT, credit=50)
+    print("ready", flush=True)
+    while late := [client for client in clients if client.messages < count]:
+        for client in select.select(late, [], [])[0]:
+            client.read()
+
+
+def started(*arguments: str) -> "subprocess.Popen[str]":
+    """This program again, as a process of its own."""
+    command = [sys.executable, "-m", "bench.streams", *arguments]
+    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
 
 
 def restart_row(broker: AnyBroker, options: argparse.Namespace) -> str:
@@ -259,27 +317,49 @@ def restart_row(broker: AnyBroker, options: argparse.Namespace) -> str:
     client.create("many", max_length_bytes="100000000000")
     client.declare_publisher("many")
     data = batch_frame([amqp_message(bytes(SMALL))] * PER_BATCH, 10)
-    middle_ms, frames = 0, 0
+    middle_ms, count, done = 0, 0, 0.0
     begun = time.monotonic()
-    while time.monotonic() - begun < options.fill and frames * 10 * PER_BATCH < options.messages:
-        if time.monotonic() - begun > options.fill / 2 and middle_ms == 0:
+    while done < 1:
+        client.publish_count(20, data, 10, 200)
+        count += 20 * 10 * PER_BATCH
+        done = max((time.monotonic() - begun) / options.fill, count / options.messages)
+        if done >= 0.5 and middle_ms == 0:
             middle_ms = time.time_ns() // 1_000_000
-        client.publish_count(10, data, 10, 200)
-        frames += 10
-    middle_ms = middle_ms or time.time_ns() // 1_000_000 - 1000
+    rate = count / (time.monotonic() - begun)
     client.close()
-    os.kill(broker.pid(), 9)
-    psutil.wait_procs([psutil.Process(broker.pid())] if psutil.pid_exists(broker.pid()) else [], 10)
-    seconds = broker.start_again()
-    client = opened()
+    process = psutil.Process(broker.pid())
+    process.kill()
+    process.wait(10)
+    seconds, begun = broker.start_again(), time.monotonic()
+    found = f"{count / 1e6:.1f} M messages ({rate:,.0f}/s): start {seconds:.2f} s"
+    reader = served("many")
+    if reader is None:
+        return f"{found}, the stream is not served within {SERVED_MAX_S:.0f} s"
+    served_s = seconds + time.monotonic() - begun
     begun = time.monotonic()
-    client.subscribe("many", TIMESTAMP, middle_ms, credit=1)
-    while client.chunks == 0:
-        client.read()
+    reader.subscribe("many", TIMESTAMP, middle_ms, credit=1)
+    while reader.chunks == 0:
+        reader.read()
     attach_ms = (time.monotonic() - begun) * 1000
-    client.close()
-    count = frames * 10 * PER_BATCH
-    return f"{count / 1e6:.0f} M messages: start {seconds:.2f} s, attach {attach_ms:.0f} ms"
+    reader.close()
+    return f"{found}, the stream is served after {served_s:.2f} s, attach {attach_ms:.0f} ms"
+
+
+def served(stream: str) -> StreamClient | None:
+    """A connection, as soon as its node lets a client subscribe to the stream, which may be after
+    its listener is there. None: it did not in time."""
+    deadline = time.monotonic() + SERVED_MAX_S
+    while True:
+        client = opened()
+        try:
+            client.subscribe(stream, NEXT, number=1)
+        except RuntimeError:
+            client.close()
+            if time.monotonic() > deadline:
+                return None
+            time.sleep(0.05)
+        else:
+            return client
 
 
 def sql_row() -> str:
@@ -319,12 +399,15 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--python", type=Path, default=ROOT / ".venv-compiled/bin/python")
     parser.add_argument("--rows", nargs="*", default=[*ROWS, CLUSTER, "sql"])
     parser.add_argument("--seconds", type=float, default=6)
+    parser.add_argument("--rounds", type=int, default=5, help="of the row tail")
     parser.add_argument("--gigabytes", type=float, default=2, help="of the cold stream")
     parser.add_argument("--messages", type=float, default=1e8, help="before the restart")
-    parser.add_argument("--fill", type=float, default=30, help="seconds to publish them, at most")
+    parser.add_argument("--fill", type=float, default=120, help="seconds to publish them, at most")
     parser.add_argument("--brokers", nargs="*", default=["warren", "rabbitmq"])
     parser.add_argument("--set", action="append", default=[])
     parser.add_argument("--read", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--follow", nargs=3, help=argparse.SUPPRESS)
+    parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     return parser.parse_args()
 
 
@@ -333,7 +416,10 @@ def main() -> None:
     if options.read:
         print(read_all(options.read[0], int(options.read[1])))
         return
-    if options.rows == ["sql"]:
+    if options.follow:
+        follow(options.follow[0], int(options.follow[1]), int(options.follow[2]))
+        return
+    if options.here:
         print("| sql |", sql_row(), "|")
         return
     print(machine(), flush=True)
@@ -352,6 +438,7 @@ def main() -> None:
                     print(f"| {row} | {name} | {ROWS[row](broker, options)} |", flush=True)
                 finally:
                     broker.stop()
+                    shutil.rmtree(Path(folder) / "warren", ignore_errors=True)
         if CLUSTER in options.rows:
             clusters: dict[str, BrokerCluster] = {
                 "warren": WarrenCluster(3, python, Path(folder), options.set),
@@ -363,7 +450,7 @@ def main() -> None:
                 )
     if "sql" in options.rows:
         # The modules of the measured build come first, the sources of this program last.
-        program = f"import sys; sys.path.append({str(ROOT)!r}); sys.argv[1:] = ['--rows', 'sql']; "
+        program = f"import sys; sys.path.append({str(ROOT)!r}); sys.argv[1:] = ['--here']; "
         program += "from bench import streams; streams.main()"
         subprocess.run([str(options.python.absolute()), "-P", "-c", program], check=True)
 
