@@ -22,7 +22,7 @@ import time
 import urllib.request
 from base64 import b64encode
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -129,7 +129,10 @@ def measure(row: str, broker: BrokerCluster, options: argparse.Namespace) -> dic
     try:
         if row == IDLE:
             return idle(broker, options.seconds, options.warmup)
-        return loaded(LOADS[row], broker, options.seconds, options.warmup)
+        load = LOADS[row]
+        if options.rate:
+            load = replace(load, rate=options.rate)
+        return loaded(load, broker, options.seconds, options.warmup)
     finally:
         broker.stop()
 
@@ -145,6 +148,10 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=6.0)
     parser.add_argument("--warmup", type=float, default=2.0)
+    rate = (
+        "messages/s in place of the row's: with few of them no two share a turn, on a busy machine"
+    )
+    parser.add_argument("--rate", type=int, default=0, help=rate)
     parser.add_argument("--data", type=Path, help="folder on the disk to measure")
     parser.add_argument("--set", action="append", default=[], help="KEY=VALUE for Warren")
     options = parser.parse_args(arguments)
