@@ -117,3 +117,20 @@ def test_links_spread_over_slots_and_slots_over_members() -> None:
         sum(chosen(slot, (1, 2, 3)) == member for slot in range(SLOTS)) for member in (1, 2, 3)
     ]
     assert min(counts) > SLOTS // 6
+
+
+def test_a_node_without_links_does_not_look_at_the_cluster() -> None:
+    looks: list[int] = []
+
+    def look() -> Members:
+        looks.append(1)
+        return Members(1, (1,), frozenset((1,)), True)
+
+    owner = LinkOwner(Jobs(), look)
+    assert owner.decide(()) == frozenset()
+    assert looks == []
+    assert owner.decide({MINE}) == {MINE}
+    assert owner.decide(()) == frozenset(), "what it had claimed is released"
+    assert looks == [1, 1]
+    assert owner.decide(()) == frozenset()
+    assert looks == [1, 1]
