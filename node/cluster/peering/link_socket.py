@@ -185,7 +185,9 @@ class LinkSocket(asyncio.Protocol):
             self._owner.drained(self)
 
     def abort(self, reason: str) -> None:
-        """End it at once; what waits is lost."""
+        """End it at once; what waits is lost, but not what the turn has sent before."""
+        if self._ends_turn:
+            self.end_turn()
         self._end(reason)
         if self._transport is not None:
             self._transport.abort()
