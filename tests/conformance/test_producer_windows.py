@@ -8,6 +8,7 @@ import pytest
 from proton.handlers import MessagingHandler
 from proton.reactor import Container
 
+from node.cli.warrenctl import main
 from tests.conformance.broker import CONFIG
 from tests.conformance.http_api import HttpApi
 from tests.conformance.proton10 import data_message
@@ -75,7 +76,7 @@ def test_a_publisher_with_a_window_gets_all_its_messages_accepted(
 
 @KINDS
 def test_publishers_exceed_the_limit_of_an_address_by_no_more_than_their_windows(
-    node: Node, api: HttpApi, name: str, kind: str
+    node: Node, api: HttpApi, name: str, kind: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The window is that of the address where it is smaller than what the client asks for."""
     limit, count = 100_000, 5
@@ -105,6 +106,10 @@ def test_publishers_exceed_the_limit_of_an_address_by_no_more_than_their_windows
         assert limit <= found["bytes"] <= limit + count * WINDOW
         assert found["granted_bytes"] <= count * WINDOW
         assert [each.waiting for each in publishers] == stopped
+        await until(lambda: metrics_agree(node, api))
+        assert node.metrics()["warren_address_over_limit_bytes"] >= found["bytes"] - limit
+        shown = listed(node, capsys, "name", "full", "blocked_publishers", "max_size_bytes")
+        assert [name, "true", str(count), str(limit)] in shown
         consumer = await connection.consumer(address)
         for _ in range(100 * count):
             (await consumer.get(timeout_s=5)).accept()
@@ -112,6 +117,28 @@ def test_publishers_exceed_the_limit_of_an_address_by_no_more_than_their_windows
             assert all(each.is_accepted for each in await future)
 
     play(node, test)
+
+
+def metrics_agree(node: Node, api: HttpApi) -> bool:
+    """Whether metrics show the same as the rows of all addresses."""
+    metrics, rows = node.metrics(), api.get("/addresses")
+    return all(
+        metrics[metric] == together(each[column] for each in rows)
+        for metric, column, together in (
+            ("warren_addresses_full", "full", sum),
+            ("warren_address_blocked_publishers", "blocked_publishers", sum),
+            ("warren_address_granted_messages", "granted_credit", sum),
+            ("warren_address_granted_bytes", "granted_bytes", sum),
+            ("warren_address_over_limit_bytes", "over_bytes_max", max),
+        )
+    )
+
+
+def listed(node: Node, capsys: pytest.CaptureFixture[str], *columns: str) -> list[list[str]]:
+    """Rows of `warrenctl list_addresses`."""
+    command = ["-q", "--no-table-headers", "--node-url", node.management_url, "list_addresses"]
+    assert main([*command, *columns]) == 0
+    return [line.split("\t") for line in capsys.readouterr().out.splitlines()]
 
 
 class Filling(MessagingHandler):
