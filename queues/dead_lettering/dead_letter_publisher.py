@@ -118,7 +118,7 @@ class QueueDeadLetterPublisher(PublishingOnly):
             taken = self._go_on(wide, count, reason)
         else:
             self._wide = None
-            taken = self._bury(chunk, index, min(count, room), reason, first)
+            taken = self._bury(chunk, index, min(count, int(room)), reason, first)
         self._counts.dead_letter(self._queue_type, reason, int(taken))
         return HELD if taken == 0 and not self._is_unfinished else int(taken)
 
