@@ -11,7 +11,7 @@ again after their node has restarted: then the epoch is another one, and digests
 message is still the same.
 """
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import astuple
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final
@@ -36,6 +36,8 @@ MESSAGES: Final = "standby-messages"
 DIGESTS: Final = "standby-digests"
 ANSWER_BYTES: Final = 4 << 20
 PATIENCE_S: Final = 30.0
+Offsets = Sequence[tuple[bytes, int]]  # stored by consumers of a stream, by name
+StateRow = tuple[str, bytes, int, int, Runs | None, str, Offsets | None]
 REPLICATED: Final = 0  # epoch of queues whose numbers outlive their nodes
 
 
@@ -64,30 +66,30 @@ class Feed:
         status.serve(MESSAGES, self._asked_messages)
         status.serve(DIGESTS, self._asked_digests)
 
-    async def state(
-        self, vhost: VHost, known: Mapping[str, bytes]
-    ) -> list[tuple[str, bytes, int, int, Runs | None, str]]:
-        """(name, token, uid, epoch, runs, fault) of each queue. Runs are None where the token is
-        that in `known`; with a fault nothing else counts."""
+    async def state(self, vhost: VHost, known: Mapping[str, bytes]) -> list[StateRow]:
+        """(name, token, uid, epoch, runs, fault, offsets) of each queue. Runs and offsets are None
+        where the token is that in `known`; with a fault nothing else counts."""
         by_leader: dict[int, list[Queue]] = {}
         operating = self._broker.operating
         for queue in vhost.queues.values():
             if is_replicated(queue):
                 leader = operating.leader_of(queue.vhost, queue.name)
                 by_leader.setdefault(leader, []).append(queue)
-        found: list[tuple[str, bytes, int, int, Runs | None, str]] = []
+        found: list[StateRow] = []
         for leader, queues in by_leader.items():
             names = {int(each.uid): each.name for each in queues}
             try:
                 parts = await self._ask(leader, STATE, list(names))
             except FeedFailed as error:
-                found += [(name, b"", uid, 0, None, str(error)) for uid, name in names.items()]
+                fault = str(error)
+                found += [(name, b"", uid, 0, None, fault, None) for uid, name in names.items()]
                 continue
-            for uid, epoch, runs, fault in parts:
-                token = _token(uid, epoch, runs)
+            for uid, epoch, runs, fault, offsets in parts:
+                token = _token(uid, epoch, runs, offsets)
                 name = names[uid]
                 is_known = known.get(name) == token and not fault
-                found.append((name, token, uid, epoch, None if is_known else runs, fault))
+                shown = (None, fault, None) if is_known else (runs, fault, offsets)
+                found.append((name, token, uid, epoch, *shown))
         return found
 
     async def messages(self, queue: Queue, runs: Runs) -> list[Any]:
@@ -113,17 +115,19 @@ class Feed:
     async def _asked_state(self, asker: int, about: Any) -> AsyncIterator[object]:
         for uid in about:
             if not self._broker.operating.is_led_here(uid):
-                yield uid, 0, [], "the queue has no leader now"
+                yield uid, 0, [], "the queue has no leader now", []
                 continue
             queue = self._broker.metadata.queue(uid)
             if queue is not None and is_stream(queue):
-                yield uid, REPLICATED, stream_range(self._member(uid)), ""
+                member = self._member(uid)
+                offsets = list(member.machine.tracking.offsets.items())
+                yield uid, REPLICATED, stream_range(member), "", offsets
                 continue
             core = self._broker.queues.hosts.awake.get(uid)
             if core is None:
-                yield uid, self._epoch(None), [], ""
+                yield uid, self._epoch(None), [], "", []
             else:
-                yield uid, self._epoch(core), live_runs(core), ""
+                yield uid, self._epoch(core), live_runs(core), "", []
 
     def _epoch(self, core: QueueCore | None) -> int:
         if core is not None and core.quorum:
@@ -167,6 +171,6 @@ class Feed:
         return self._broker.queues.hosts.awake.get(uid)
 
 
-def _token(uid: int, epoch: int, runs: Runs) -> bytes:
+def _token(uid: int, epoch: int, runs: Runs, offsets: Offsets) -> bytes:
     """Another one whenever anything has changed."""
-    return blake2b(repr((uid, epoch, runs)).encode(), digest_size=16).digest()
+    return blake2b(repr((uid, epoch, runs, offsets)).encode(), digest_size=16).digest()

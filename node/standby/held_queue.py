@@ -6,7 +6,7 @@ that leads the queue. `release` gives the messages back, in their places and not
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -59,6 +59,7 @@ class Primary:
     runs: Runs
     messages: ReadMessages
     digests: ReadDigests
+    offsets: Sequence[tuple[bytes, int]] = ()  # stored by consumers of a stream, by name
 
 
 class StandbySession(Consumerless):

@@ -2,10 +2,13 @@
 
 The publisher is known to the stream by a name with the uid of the primary's stream, and publishes
 each message with its offset there as the publishing id. The stream leaves out what it has had, and
-tells a standby that has restarted how far it is. Works on the node that leads the stream.
+tells a standby that has restarted how far it is. Offsets that consumers have stored follow behind
+the messages, as offsets of the stream here. Works on the node that leads the stream.
 """
 
 import asyncio
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from node.standby.held_queue import Primary, QueueFault, StandbySession
@@ -33,6 +36,7 @@ class HeldStream:
         self._uid = 0
         self._next = UNKNOWN
         self._published = 0
+        self._offsets: dict[bytes, int] = {}  # stored here by name, as they are at the primary
         self.copied_count = 0
         self.copied_bytes = 0
         self.settled_count = 0  # nothing is settled in a stream
@@ -66,6 +70,28 @@ class HeldStream:
                     self.copied_bytes += len(run.data)
                 await self._sink.until(self._is_confirmed, "the stream does not confirm messages")
                 self._next = found[-1].first + len(found[-1].sizes)
+        await self._follow_offsets(primary.offsets)
+
+    async def _follow_offsets(self, offsets: Sequence[tuple[bytes, int]]) -> None:
+        """Store what consumers have stored at the primary. Its message `offset` is the message
+        `offset - ahead` here; a consumer that is before the first message here gets no offset."""
+        changed = [(name, each) for name, each in offsets if self._offsets.get(name) != each]
+        if not changed:
+            return
+        ahead = self._next - self._next_here()
+        kept = [(name, each) for name, each in changed if each >= ahead]
+        self._broker.turn.begin()
+        for name, each in kept:
+            self._host.store_offset(name, each - ahead)
+        if kept:
+            await self._answer(partial(self._host.query_offset, kept[-1][0]))
+        self._offsets.update(changed)
+
+    def _next_here(self) -> int:
+        """The offset here of the message that comes next."""
+        if self._host.member is None:
+            raise QueueFault("another node leads the stream now")
+        return int(self._host.member.next_offset)
 
     def release(self, is_promoted: bool) -> None:
         """Publish no more."""
@@ -78,6 +104,11 @@ class HeldStream:
 
     async def _next_of(self, name: bytes) -> int:
         """The offset at the primary of the message that comes next."""
+        last = await self._answer(partial(self._host.query_publisher, name))
+        return 0 if last is None else last + 1
+
+    async def _answer(self, ask: Callable[[Callable[[int | None], None]], None]) -> int | None:
+        """What the stream says, behind all that it was asked before."""
         told: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
 
         def answered(last: int | None) -> None:
@@ -85,13 +116,12 @@ class HeldStream:
                 told.set_result(last)
 
         self._broker.turn.begin()
-        self._host.query_publisher(name, answered)
+        ask(answered)
         try:
             async with asyncio.timeout(ANSWER_S):
-                last = await told
+                return await told
         except TimeoutError:
             raise QueueFault("the stream does not answer") from None
-        return 0 if last is None else last + 1
 
     def _make_again(self) -> None:
         """Delete the stream here, which is a copy of one that the primary has no more."""

@@ -159,13 +159,12 @@ class Replica:
         rows = await self._client.state(known)
         faults: list[str] = []
         there: dict[str, Any] = {}
-        for name, token, uid, epoch, runs, fault in rows:
+        for name, token, uid, epoch, runs, fault, offsets in rows:
             if fault:
                 faults.append(f"queue '{name}' of the primary: {fault}")
                 continue
-            if runs is None:
-                runs = self._known[name][1]
-            there[name] = (token, uid, epoch, runs)
+            content = self._known[name][1] if runs is None else (runs, offsets)
+            there[name] = (token, uid, epoch, content)
         self._known = {name: (each[0], each[3]) for name, each in there.items()}
         self._forget_queues()
         room = asyncio.Semaphore(TOGETHER_MAX)
@@ -213,11 +212,12 @@ class Replica:
         self._dropped = [a + b for a, b in zip(self._dropped, counts, strict=True)]
 
     async def _follow(
-        self, room: asyncio.Semaphore, queue: Queue, uid: int, epoch: int, runs: Any
+        self, room: asyncio.Semaphore, queue: Queue, uid: int, epoch: int, content: Any
     ) -> str:
         """Bring one queue here to that of the primary; why that failed."""
+        runs, offsets = content
         client, here = self._client, int(queue.uid)
-        if not runs and here not in self._queues and self._is_empty(queue):
+        if not (runs or offsets or here in self._queues) and self._is_empty(queue):
             return ""
         held = self._queues.get(here)
         if held is None:
@@ -229,6 +229,7 @@ class Replica:
             [(first, count) for first, count in runs],
             lambda some: client.messages(uid, some),
             lambda some: client.digests(uid, some),
+            [(bytes(name), offset) for name, offset in offsets],
         )
         async with room:
             try:

@@ -1,4 +1,4 @@
-"""A standby of three nodes: its queues go on elsewhere when a node dies, and count once."""
+"""A standby or a primary of three nodes: messages count once when leaders change their node."""
 
 import os
 import time
@@ -59,3 +59,69 @@ def test_messages_are_there_once_when_nodes_of_the_standby_die(primary: Side, ki
             assert found == list(range(sent))
         for side in sides:
             side.close()
+
+
+def defined(side: Side) -> None:
+    """A quorum queue, a mirrored one and a stream, led by the node of this side."""
+    policy = {"ha-mode": "all", "ha-sync-mode": "automatic"}
+    body = {"pattern": "^mirrored$", "definition": policy, "apply-to": "queues", "priority": 0}
+    side.api.put(f"/policies/{side.path}/ha", body)
+    channel = side.channel()
+    for queue, kind in (("quorum", "quorum"), ("mirrored", "classic"), ("stream", "stream")):
+        channel.queue_declare(queue, durable=True, arguments={"x-queue-type": kind})
+
+
+def sent_to(side: Side, numbers: range) -> None:
+    channel = side.channel()
+    channel.confirm_delivery()
+    for number in numbers:
+        for queue in ("quorum", "mirrored", "stream"):
+            persistent = pika.BasicProperties(delivery_mode=2)
+            channel.basic_publish("", queue, b"%d" % number, persistent)
+
+
+def in_stream(side: Side, count: int) -> list[int]:
+    channel = side.channel()
+    channel.basic_qos(prefetch_count=100)
+    begin = {"x-stream-offset": "first"}
+    found: list[int] = []
+    messages = channel.consume("stream", inactivity_timeout=20, arguments=begin)
+    for method, _, body in messages:
+        assert method is not None, f"{len(found)} of {count} messages came"
+        channel.basic_ack(method.delivery_tag)
+        found.append(int(body))
+        if len(found) == count:
+            return found
+    return found
+
+
+def test_messages_are_there_once_when_leaders_of_the_primary_change_their_node() -> None:
+    with Node(name="standby") as node, ClusterOfNodes(3) as cluster:
+        standby = Side(node, VHOST)
+        standby.add_vhost()
+        sides = {number: Side(cluster.node(number), VHOST) for number in (1, 2, 3)}
+        sides[1].add_vhost()
+        defined(sides[1])
+        uris = [feed_uri(cluster.node(number).management_url) for number in (1, 2, 3)]
+        standby.follow(uris)
+        sent = 0
+        for number in (1, 2, 3):
+            sent_to(sides[number], range(sent, sent + 200))
+            standby.synced_after(int(time.time() * 1000))
+            cluster.node(number).kill9()
+            sides[number].close()
+            other = sides[number % 3 + 1]
+            sent_to(other, range(sent + 200, sent + 400))
+            other.close()
+            sent += 400
+            cluster.node(number).start()
+            standby.synced_after(int(time.time() * 1000))
+        for number in (1, 2, 3):
+            cluster.node(number).kill9()
+        code, text = standby.promote()
+        assert code == 0, text
+        for queue in ("quorum", "mirrored"):
+            found = [int(body) for _, _, body in standby.all_of(queue, sent)]
+            assert found == list(range(sent)), queue
+        assert in_stream(standby, sent) == list(range(sent))
+        standby.close()

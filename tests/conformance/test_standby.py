@@ -1,14 +1,17 @@
 """A warm standby gets definitions, messages and settlements, and serves once it is promoted."""
 
+import asyncio
 import time
 from collections.abc import Iterator
 from typing import Any
 
 import pika
 import pytest
+from rstream import Consumer
 
 from tests.conformance.pages import open_browser, show
 from tests.conformance.standby_pair import Side, feed_uri
+from tests.conformance.test_stream_protocol import StreamNode
 from tests.waiting import eventually
 from warren.testing import Node
 
@@ -273,6 +276,35 @@ def test_a_stream_that_the_primary_declares_again_is_copied_again(
     code, text = standby.promote("--force")
     assert code == 0, text
     assert [int(body) for _, body in read_stream(standby, "s", 3)] == [5, 6, 7]
+
+
+def test_offsets_that_consumers_of_a_stream_have_stored_are_copied(
+    nodes: tuple[Node, Node],
+) -> None:
+    standby = Side(nodes[1], "/")
+
+    async def store(node: StreamNode, offset: int) -> None:
+        async with Consumer(**node.place()) as consumer:
+            await consumer.store_offset("log", "reader", offset)
+            assert await consumer.query_offset("log", "reader") == offset
+
+    def stored() -> object:
+        return standby.api.get("/stream/%2F/log/tracking")["offsets"]
+
+    with StreamNode() as node:
+        primary = Side(node, "/")
+        primary.channel().queue_declare("log", durable=True, arguments={"x-queue-type": "stream"})
+        asyncio.run(store(node, 41))
+        standby.follow(feed_uri(node.management_url))
+        standby.synced_after(now_ms())
+        assert stored() == {"reader": 41}
+        asyncio.run(store(node, 7))
+        standby.synced_after(now_ms())
+        assert stored() == {"reader": 7}
+        code, text = standby.promote("--force")
+        assert code == 0, text
+        assert stored() == {"reader": 7}
+        primary.close()
 
 
 def read_stream(side: Side, queue: str, count: int) -> list[tuple[Any, bytes]]:

@@ -1,7 +1,8 @@
 """A primary and its warm standby, whole nodes on simulated disks, by seed and in virtual time.
 
 The standby runs the real `Replica`; its primary answers by the real `Feed`, over a link that loses
-questions and answers. Both nodes crash. A message is known by its identity (`standby_load`).
+questions and answers. Both nodes crash; the disk of the primary may have stood still for a while
+before that. A message is known by its identity (`standby_load`).
 """
 
 import asyncio
@@ -16,15 +17,20 @@ from node.standby.feed import Feed, FeedFailed
 from node.standby.primary_client import PrimaryClient, PrimaryFailed
 from node.standby.replica import Replica
 from node.standby.stored_runs import StoredRun, live_runs, stored_runs
+from node.standby.stream_runs import stream_range, stream_runs
 from queues.definitions.arguments import encode_arguments
 from queues.definitions.metadata.commands import DeclareQueue
 from queues.hosts.queue_core import QueueCore
+from queues.streams.host import StreamHost
 from tests.sim.federation.standby_load import Load, Truth
+from tests.sim.federation.standby_stream import CONSUMER, NOTHING, StreamLoad, StreamTruth
 from tests.sim.queues.node import NODE, SimNode
 from tests.sim.storage.sim_disk import SimDisk
 from warren.wire.amqp091.deliver import body_bytes
 
 QUEUES = {"classic": "classic", "quorum": "quorum"}
+LOG = "log"  # the stream
+TYPES = {**QUEUES, LOG: "stream"}
 STEP_S = 0.001
 CONFIG = StandbyConfig("/", "primary", ("http://a:b@primary",), 0.1, 0.1)
 
@@ -37,6 +43,7 @@ class Side:
         self._disk = SimDisk()
         self._now_ms = 1_000_000
         self.is_up = True
+        self.is_stalled = False  # its disk does nothing
         self.node = self._boot()
 
     def _boot(self) -> SimNode:
@@ -51,6 +58,7 @@ class Side:
         self._now_ms = self.node.time_ms
         self._disk = self._disk.crash(self._random)
         self.is_up = False
+        self.is_stalled = False
 
     def start(self) -> None:
         self.node = self._boot()
@@ -59,14 +67,14 @@ class Side:
     def step(self) -> None:
         """A little work of the loop and of the log's threads."""
         if self.is_up:
-            for _ in range(self._random.randint(1, 12)):
+            for _ in range(0 if self.is_stalled else self._random.randint(1, 12)):
                 self.node.runner.step(self._random)
             self.node.run_loop()
             self.node.advance(1)
 
     def declare(self, name: str) -> None:
         """Returns when the definition is committed."""
-        arguments = encode_arguments({"x-queue-type": QUEUES[name]})
+        arguments = encode_arguments({"x-queue-type": TYPES[name]})
         done: list[object] = []
         command = DeclareQueue("/", name, durable=True, arguments=arguments, node=NODE)
         self.node.turn.begin()
@@ -78,6 +86,11 @@ class Side:
         queue = self.node.broker.definitions.queue("/", name)
         return None if queue is None else self.node.broker.queues.hosts.awake.get(queue.uid)
 
+    def stream(self) -> StreamHost | None:
+        queue = self.node.broker.definitions.queue("/", LOG)
+        host = None if queue is None else self.node.broker.queues.host(queue.uid)
+        return host if isinstance(host, StreamHost) else None
+
 
 class World:
     """Both sides. Invariant: `promised` is what the primary had when the last pass began that is
@@ -88,12 +101,16 @@ class World:
         self.primary, self.standby = Side(self.random), Side(self.random)
         self.truths = {name: Truth() for name in QUEUES}
         self.loads: dict[str, Load] = {}
+        self.stream_truth = StreamTruth()
+        self.stream_load: StreamLoad | None = None
         self.breaks = True
         self.passes = 0
         self._promised: dict[str, tuple[set[int], set[int]]] = {}  # confirmed; live then or later
         self._begun: dict[str, tuple[set[int], set[int]]] | None = None
+        self._stream_promised: tuple[set[int], int] = (set(), NOTHING)
+        self._stream_begun = self._stream_promised
         self._has_run = False  # before the last pass has ended
-        for name in QUEUES:
+        for name in TYPES:
             self.primary.declare(name)
         self.attach()
         self.replica: Replica
@@ -107,6 +124,9 @@ class World:
             queue = self.primary.node.broker.definitions.queue("/", name)
             assert queue is not None
             self.loads[name] = Load(self.primary.node, hosts.host(queue.uid), truth)
+        stream = self.primary.stream()
+        assert stream is not None
+        self.stream_load = StreamLoad(self.primary.node, stream, self.stream_truth)
 
     def live(self, name: str) -> set[int]:
         """What the primary's queue has now."""
@@ -140,20 +160,21 @@ class World:
         pass cannot be told until the next one begins."""
         if self._begun is None or self._has_run or not self._is_running:
             return False
-        self._promised = self._begun
+        self._promised, self._stream_promised = self._begun, self._stream_begun
         self._has_run = True
         return True
 
     def pass_begins(self) -> None:
         """The one before it was whole if the standby says that it runs."""
         if self._begun is not None and self._is_running:
-            self._promised = self._begun
+            self._promised, self._stream_promised = self._begun, self._stream_begun
             self.passes += 1
         self._has_run = self._is_running
         self._begun = {
             name: (truth.confirmed - truth.settled, self.live(name))
             for name, truth in self.truths.items()
         }
+        self._stream_begun = self.stream_truth.mark()
 
     def appears(self, name: str, identities: set[int]) -> None:
         """The primary has these messages from now on, also if it had settled them."""
@@ -166,12 +187,30 @@ class World:
     async def step(self) -> None:
         self.primary.step()
         self.standby.step()
-        for load in self.loads.values():
-            load.hear()
+        self._hear()
         await asyncio.sleep(STEP_S)
 
+    def _hear(self) -> None:
+        for load in self.loads.values():
+            load.hear()
+        if self.stream_load is not None:
+            self.stream_load.hear()
+
+    def _stream_traffic(self) -> None:
+        load = self.stream_load
+        if load is None or not self.primary.is_up:
+            return
+        if self.random.random() < 0.6:
+            load.publish([self.random.choice((12, 300))] * self.random.choice((1, 3, 20)))
+        else:
+            load.store_offset()
+
     def traffic(self) -> None:
-        """Publish to a queue, or settle some of what its consumer holds."""
+        """Publish to a queue, or settle some of what its consumer holds; the same for the
+        stream."""
+        if self.random.random() < 0.4:
+            self._stream_traffic()
+            return
         name = self.random.choice(list(QUEUES))
         core, load = self.primary.core(name), self.loads[name]
         if not self.primary.is_up or core is None:
@@ -186,10 +225,14 @@ class World:
             load.settle(some)
 
     async def crash_primary(self) -> None:
+        self.primary.is_stalled = self.random.random() < 0.5
+        for _ in range(self.random.randint(0, 150) if self.primary.is_stalled else 0):
+            await self.step()
+            if self.random.random() < 0.15:
+                self.traffic()
         self.primary.crash()
-        for load in self.loads.values():
-            load.hear()  # What was on the way to clients arrives.
-        self.loads = {}
+        self._hear()  # What was on the way to clients arrives.
+        self.loads, self.stream_load = {}, None
         for _ in range(self.random.randint(0, 400)):
             await self.step()
         self.primary.start()
@@ -228,6 +271,25 @@ class World:
             assert not back, f"settled before the recovery point in {name}: {sorted(back)[:9]}"
             assert len(found) == len(set(found)), f"twice in {name}"
             assert found == sorted(found), f"out of order in {name}"
+        await self._check_stream()
+
+    async def _check_stream(self) -> None:
+        confirmed, stored = self._stream_promised
+        host = self.standby.stream()
+        if host is None or host.member is None:
+            assert not confirmed, "the stream is not there"
+            return
+        found: list[int] = []
+        async with self._working():
+            member = host.member
+            async for run in stream_runs(member, stream_range(member), 1 << 62):
+                found += [identity_in(each) for each in run.messages()]
+        lost = confirmed - set(found)
+        assert not lost, f"lost beyond the recovery point in the stream: {sorted(lost)[:9]}"
+        assert len(found) == len(set(found)), "twice in the stream"
+        assert found == sorted(found), "out of order in the stream"
+        offset = member.machine.tracking.offsets.get(CONSUMER, NOTHING)
+        assert stored <= offset <= self.stream_truth.given, f"offset {offset} and not {stored}"
 
     async def _contents(self, name: str) -> list[int]:
         core = self.standby.core(name)
@@ -274,7 +336,7 @@ class Link:
     async def definitions(self, known: bytes) -> tuple[bytes, dict[str, Any] | None]:
         digest = b"1"
         await self._asked(nothing)
-        return digest, None if known == digest else {"queues": list(QUEUES)}
+        return digest, None if known == digest else {"queues": list(TYPES)}
 
     async def state(self, known: dict[str, bytes]) -> list[Any]:
         self._world.pass_begins()

@@ -9,8 +9,10 @@ Told = tuple[object, ...]
 class FakeSink:
     """`told` is everything in order; `confirmed` the highest confirmed number for each queue."""
 
-    def __init__(self, counter: int = 1, initial: int = 400) -> None:
-        self._session = SessionId(7 << 64 | counter)
+    def __init__(
+        self, counter: int = 1, initial: int = 400, session: SessionId | None = None
+    ) -> None:
+        self._session = SessionId(7 << 64 | counter) if session is None else session
         self._credit = CreditActor(f"session {counter}", CreditSpec(initial, initial // 2))
         self.told: list[Told] = []
         self.confirmed: dict[int, int] = {}
