@@ -304,6 +304,20 @@ def test_links_that_fail_say_why_without_passwords(sides: tuple[Cluster, Cluster
     assert len(lines) <= 2 * len(uris), "a line for each try"
 
 
+def test_an_upstream_exchange_of_another_type_keeps_it_and_is_federated(
+    sides: tuple[Cluster, Cluster],
+) -> None:
+    """RabbitMQ's link declares the upstream exchange passively first, which compares no types."""
+    down, up = sides
+    down.bound("q", "x", "only.this")
+    up.channel().exchange_declare("x", "fanout", durable=True)
+    down.upstream("origin", up.url, reconnect_delay=0.1)
+    down.federate("^x$", "exchanges", **{"federation-upstream": "origin"})
+    down.await_links(1)
+    up.publish("x", "only.this", 3)
+    eventually(lambda: down.depth("q") == 3)
+
+
 def test_commands_show_and_restart_links(
     sides: tuple[Cluster, Cluster], capsys: pytest.CaptureFixture[str]
 ) -> None:

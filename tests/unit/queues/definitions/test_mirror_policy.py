@@ -10,6 +10,9 @@ from queues.definitions.mirror_policy import (
     wanted_members,
 )
 
+WITHOUT_MODE = (
+    "ha-mode must be specified to specify ha-params, ha-sync-mode or ha-promote-on-shutdown"
+)
 RUNNING = {"a": 1, "b": 2, "c": 3, "d": 4}
 
 
@@ -24,6 +27,19 @@ RUNNING = {"a": 1, "b": 2, "c": 3, "d": 4}
             {"ha-mode": "exactly", "ha-params": "2"},
             'ha-mode="exactly" takes an integer, <<"2">> given',
         ),
+        ({"ha-mode": 7}, "7 is not a valid ha-mode value"),
+        ({"ha-mode": "all", "ha-params": []}, 'ha-mode="all" does not take parameters'),
+        ({"ha-mode": "exactly"}, 'ha-mode="exactly" takes an integer, none given'),
+        ({"ha-mode": "exactly", "ha-params": -1}, 'ha-mode="exactly" takes an integer, -1 given'),
+        ({"ha-mode": "exactly", "ha-params": 1.5}, 'ha-mode="exactly" takes an integer, 1.5 given'),
+        (
+            {"ha-mode": "exactly", "ha-params": True},
+            'ha-mode="exactly" takes an integer, true given',
+        ),
+        (
+            {"ha-mode": "exactly", "ha-params": ["a"]},
+            'ha-mode="exactly" takes an integer, [<<"a">>] given',
+        ),
         ({"ha-mode": "nodes"}, 'ha-mode="nodes" takes a list, none given'),
         ({"ha-mode": "nodes", "ha-params": 2}, 'ha-mode="nodes" takes a list, 2 given'),
         ({"ha-mode": "nodes", "ha-params": []}, 'ha-mode="nodes" list must be non-empty'),
@@ -35,6 +51,26 @@ RUNNING = {"a": 1, "b": 2, "c": 3, "d": 4}
             {"ha-mode": "all", "ha-sync-mode": "often"},
             'ha-sync-mode must be "manual" or "automatic", got <<"often">>',
         ),
+        (
+            {"ha-mode": "all", "ha-sync-mode": True},
+            'ha-sync-mode must be "manual" or "automatic", got true',
+        ),
+        (
+            {"ha-mode": "all", "ha-sync-batch-size": "many"},
+            'ha-sync-batch-size takes an integer greater than 0, <<"many">> given',
+        ),
+        (
+            {"ha-mode": "all", "ha-sync-batch-size": 1.5},
+            "ha-sync-batch-size takes an integer greater than 0, 1.5 given",
+        ),
+        (
+            {"ha-mode": "some", "ha-params": 0, "ha-sync-mode": "often"},
+            '<<"some">> is not a valid ha-mode value',
+        ),
+        ({"ha-params": 2}, WITHOUT_MODE),
+        ({"ha-sync-mode": "manual"}, WITHOUT_MODE),
+        ({"ha-sync-batch-size": 10}, WITHOUT_MODE),
+        ({"ha-promote-on-shutdown": "always"}, WITHOUT_MODE),
         (
             {"ha-mode": "all", "ha-sync-batch-size": 0},
             "ha-sync-batch-size takes an integer greater than 0, 0 given",
@@ -51,11 +87,7 @@ RUNNING = {"a": 1, "b": 2, "c": 3, "d": 4}
             {"ha-mode": "all", "ha-promote-on-failure": "never"},
             'ha-promote-on-failure must be "always" or "when-synced", got <<"never">>',
         ),
-        (
-            {"ha-promote-on-failure": "always"},
-            "ha-mode must be specified to specify ha-params, ha-sync-mode or"
-            " ha-promote-on-shutdown",
-        ),
+        ({"ha-promote-on-failure": "always"}, WITHOUT_MODE),
     ],
 )
 def test_a_wrong_key_is_refused_with_the_text_of_rabbitmq(
