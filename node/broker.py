@@ -332,6 +332,7 @@ class Broker:
 
     def begin_service(self) -> None:
         self._in_service = True
+        self.policies.begin_service()
 
     def end_service(self) -> None:
         self._in_service = False

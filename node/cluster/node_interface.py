@@ -56,6 +56,10 @@ class Node(Protocol):
     # What maintenance and pausing ask
 
     @property
+    def in_service(self) -> bool:
+        """Whether clients are served: definitions are known as far as they were committed."""
+
+    @property
     def client_count(self) -> int: ...
 
     def close_clients(self, reason: str) -> int: ...

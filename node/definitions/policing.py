@@ -25,7 +25,6 @@ from queues.definitions.policies import EXCHANGE
 from queues.definitions.policy_warnings import stored_warnings
 from queues.hosts.queue_core import QueueCore
 from queues.routing.router import ALTERNATE_ARGUMENT, Router
-from queues.streams.settings import stream_settings
 
 log = logging.getLogger("warren.broker")
 
@@ -74,6 +73,12 @@ class PolicyKeeper:
         for warning in stored_warnings(self._metadata):
             log.warning("%s", warning)
         self._waiting.extend(self._quorum_queues.members)
+        self.go_on()
+
+    def begin_service(self) -> None:
+        """Clients are served: streams hear what they were not to hear before."""
+        members = self._quorum_queues.members
+        self._waiting.extend(uid for uid in members if self._quorum_queues.stream(uid) is not None)
         self.go_on()
 
     async def settled(self) -> None:
@@ -125,7 +130,7 @@ class PolicyKeeper:
         quorum_queues.mirrors.look_at(uid)
         stream = quorum_queues.stream(uid)
         if stream is not None:
-            stream.configure(stream_settings(self._rules.arguments_of(queue)))
+            stream.configure(quorum_queues.settings_of_stream(queue))
             return
         rules = self._rules.rules_of(queue)
         core = queues.hosts.awake.get(uid)

@@ -35,9 +35,9 @@ class Batch:
         self.now_ms = 0
         self.place = (0, 0)
 
-    def remember_ids(self, before: int, wanted: int) -> None:
+    def remember_ids(self, before: int, wanted: int | None) -> None:
         """Have the stream remember so many ids, if it remembers another number of them."""
-        if before != wanted and not isinstance(self.commands[0], Configure):
+        if wanted not in (before, None) and not isinstance(self.commands[0], Configure):
             self.commands.insert(0, ids_limit(wanted))
 
 

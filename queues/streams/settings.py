@@ -19,7 +19,7 @@ class StreamSettings:
     filter_bytes: int = FILTER_BYTES
     offloads: bool = False  # old segments go to the object store
     local_bytes_max: int = 0  # of files; segments that are in the store are dropped beyond it
-    ids_max: int = 0  # of `_AMQ_DUPL_ID` that it remembers
+    ids_max: int | None = 0  # of `_AMQ_DUPL_ID` that it remembers; None: as many as it did
 
 
 def stream_settings(arguments: Mapping[str, object]) -> StreamSettings:

@@ -352,3 +352,29 @@ def test_retention_by_size_cuts_the_oldest_segments(node: Node) -> None:
     assert COUNT - 60 < offsets(inbox)[0] < COUNT - 20
     assert offsets(inbox) == list(range(offsets(inbox)[0], COUNT))
     wait_until_ready(channel, "s", len(inbox.messages))
+
+
+def test_the_last_segment_stays_whatever_the_limit(node: Node) -> None:
+    broker = Broker("127.0.0.1", node.port, node)
+    arguments = {**STREAM, "x-stream-max-segment-size-bytes": 10_000, "x-max-length-bytes": 100}
+    channel = broker.connect().channel()
+    channel.queue_declare("s", durable=True, arguments=arguments)
+    publish_all(channel, "s", [b"x" * 1000] * 5)
+    assert ready_count(channel, "s") == 5, "less than a segment"
+    publish_all(channel, "s", [b"x" * 1000] * 40)
+    settle_down(channel, lambda: 0 < ready_count(channel, "s") <= 10)
+    inbox = read(broker.connect, "s", "first")
+    settle_down(inbox.channel, lambda: bool(inbox.messages) and offsets(inbox)[-1] == 44)
+    assert offsets(inbox) == list(range(45 - len(inbox.messages), 45))
+
+
+def test_retention_by_age_cuts_segments_of_an_idle_stream(node: Node) -> None:
+    broker = Broker("127.0.0.1", node.port, node)
+    arguments = {**STREAM, "x-stream-max-segment-size-bytes": 10_000, "x-max-age": "1s"}
+    channel = broker.connect().channel()
+    channel.queue_declare("s", durable=True, arguments=arguments)
+    publish_all(channel, "s", [b"x" * 1000] * 60)
+    settle_down(channel, lambda: ready_count(channel, "s") <= 10)
+    inbox = read(broker.connect, "s", "first")
+    settle_down(inbox.channel, lambda: bool(inbox.messages) and offsets(inbox)[-1] == 59)
+    assert offsets(inbox) == list(range(60 - len(inbox.messages), 60))

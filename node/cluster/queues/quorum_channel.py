@@ -27,6 +27,7 @@ leads after it, says that it has committed a configuration without them.
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from node.cluster.queues.group_member import GroupMember
@@ -62,7 +63,7 @@ from queues.remote.remote_interfaces import EndOfTurn, FindPeerRoute, HomeEnd
 from queues.sessions.credit import QUEUE, CreditActor
 from queues.streams.host import StreamHost
 from queues.streams.member import StreamMember
-from queues.streams.settings import stream_settings
+from queues.streams.settings import StreamSettings, stream_settings
 from queues.streams.storage import Disks
 from raft.entries import INDEX_MAX, Config, HardState, SnapshotPoint
 from raft.log_group import METADATA_OWNER, GroupLog, GroupOwner
@@ -255,7 +256,7 @@ class QuorumQueues:
     def _make(self, queue: Queue) -> GroupMember:
         arguments = self._broker.rules.arguments_of(queue)
         if queue_type(arguments) == STREAM:
-            member: GroupMember = self._make_stream(queue, arguments)
+            member: GroupMember = self._make_stream(queue)
         else:
             member = self.make_member(queue, self._broker.queues.hosts.add_core(queue))
         member.rebirth(queue.reborn_term)
@@ -268,7 +269,7 @@ class QuorumQueues:
         self.members[int(member.uid)] = member
         return member
 
-    def _make_stream(self, queue: Queue, arguments: dict[str, object]) -> StreamMember:
+    def _make_stream(self, queue: Queue) -> StreamMember:
         broker = self._broker
         place = f"stream '{queue.name}' in vhost '{queue.vhost}'"
         return StreamMember(
@@ -280,9 +281,15 @@ class QuorumQueues:
             self._snapshots,
             self._streams,
             CreditActor(place, broker.channel_credit, None, QUEUE),
-            stream_settings(arguments),
+            self.settings_of_stream(queue),
             self.snapshot_entries,
         )
+
+    def settings_of_stream(self, queue: Queue) -> StreamSettings:
+        """What its arguments and policies say. At a start policies are known late: until clients
+        are served, a stream goes on with the ids that it remembers, and forgets none."""
+        settings = stream_settings(self._broker.rules.arguments_of(queue))
+        return settings if self._broker.in_service else replace(settings, ids_max=None)
 
     def make_member(self, queue: Queue, core: QueueCore) -> QuorumMember:
         broker = self._broker

@@ -81,7 +81,7 @@ class Publisher:
         """Publish the last messages once more, as one who does not know how far it has come."""
         if self.payloads and self.has_ids:
             self.publish(self.payloads[-count:], self.ids[-count:])
-        elif self.payloads and self.world.limits.ids_max > 0:
+        elif self.payloads and self.world.limits.ids_max:
             self.publish(self.payloads[-count:][::-1], self.ids[-count:])
 
     def store(self, offset: int) -> None:
@@ -417,7 +417,7 @@ class StreamWorld:
             for _ in range(self.random.randint(1, 4)):
                 self.published += 1
                 payload = b"%d." % self.published + b"x" * self.random.randint(0, 60)
-                by_ids = self.limits.ids_max > 0 and not publisher.has_ids
+                by_ids = bool(self.limits.ids_max) and not publisher.has_ids
                 payloads.append(with_id(payload) if by_ids else payload)
             first_id = self.next_ids[publisher.name]
             self.next_ids[publisher.name] += len(payloads)
@@ -439,7 +439,7 @@ class StreamWorld:
         new = Publisher(self.process_count, publisher.name, self)
         self.publishers[self.publishers.index(publisher)] = new
         confirmed = publisher.confirmed
-        if confirmed < len(publisher.payloads) and (new.has_ids or self.limits.ids_max > 0):
+        if confirmed < len(publisher.payloads) and (new.has_ids or self.limits.ids_max):
             new.publish(publisher.payloads[confirmed:], publisher.ids[confirmed:])
 
     def fault(self) -> None:
