@@ -162,7 +162,7 @@ test-spark: install
 
 test-spark-deployments: install
 	@WARREN_PURE=1 $(DEV)/python -m pip install --quiet --no-build-isolation --editable '.[spark]' 'pyspark[connect]'
-	WARREN_LONG=1 $(DEV)/python -m pytest tests/spark/test_deployments.py tests/spark/test_placement.py tests/spark/test_queue_faults.py tests/spark/test_repeated_tasks.py tests/spark/test_spark.py
+	WARREN_LONG=1 $(DEV)/python -m pytest tests/spark/test_deployments.py tests/spark/test_placement.py tests/spark/test_queue_faults.py tests/spark/test_repeated_tasks.py tests/spark/test_spark.py tests/spark/test_stream_faults.py
 
 docs: install
 	$(DEV)/python tools/reference.py
