@@ -200,6 +200,7 @@ COMPILED = [
     "queues/machine/annotations.py",
     "queues/remote/home.py",
     "queues/remote/items.py",
+    "queues/remote/moving.py",
     "queues/remote/peer_queues.py",
     "queues/remote/proxy.py",
     "queues/remote/quorum_proxy.py",

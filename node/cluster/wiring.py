@@ -280,6 +280,7 @@ class ClusterParts:
             self._deleted_streams.look,
         )
         queues.find_end = quorum.find_end
+        queues.movers = quorum.mirrors
         queues.roams = quorum.quorum_proxies
         self.definitions.on_process.append(quorum.process_changed)
         self._quorum = quorum

@@ -118,8 +118,10 @@ class ClassicEnd:
         core = self._host.core
         return None if core.store.find_live(first) is None else core.view(sink, first, count)
 
-    def forget_sink(self, session: SessionId) -> None:
+    def forget_sink(self, session: SessionId, sink: StreamSink | None = None) -> None:
         """The node of the session is lost: what it held is ready again."""
+        if sink is not None and self._sinks.get(session) is not sink:
+            return
         if self._sinks.pop(session, None) is not None and self.term > 0:
             self._host.order(EndSession(session))
 

@@ -68,6 +68,10 @@ class EntryApply:
                 self.forget(session)
             self._sinks[session] = sink
 
+    def sink_of(self, session: SessionId) -> StreamSink | None:
+        """Who stands for the session here."""
+        return self._sinks.get(session)
+
     def forget(self, session: SessionId) -> StreamSink | None:
         """Pass nothing to the session any more; return its sink."""
         sink = self._sinks.pop(session, None)

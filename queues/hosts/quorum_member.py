@@ -276,7 +276,9 @@ class QuorumMember:
         for sink in sinks:
             sink.on_inspect_ok(int(self.uid), core.ready_count, core.consumer_count)
 
-    def forget_sink(self, session: SessionId) -> None:
+    def forget_sink(self, session: SessionId, sink: StreamSink | None = None) -> None:
+        if sink is not None and self._entries.sink_of(session) is not sink:
+            return
         if len(self._inspects) > 0:
             self._inspects = [sink for sink in self._inspects if sink.session != session]
         self._entries.forget(session)

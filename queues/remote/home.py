@@ -53,6 +53,7 @@ from queues.remote.items import (
     INSPECT,
     INSPECT_OK,
     INSPECTED,
+    MOVE,
     NOT_LEADER,
     NUMBERED,
     PUBLISH,
@@ -68,11 +69,13 @@ from queues.remote.items import (
     BadItem,
     Buffer,
     Item,
+    put_moved,
     put_numbers,
     put_run,
     resume_in,
     take_items,
 )
+from queues.remote.moving import Mirrored, Moved, Movers, NoMovers
 from queues.remote.remote_interfaces import (
     PART_BYTES,
     WINDOW_BYTES,
@@ -86,6 +89,7 @@ from queues.sessions.credit import CreditActor, CreditSpec
 
 FindHost = Callable[[int], QueueHost | None]
 VISITOR_CREDIT: Final = CreditSpec(400, 200)
+MOVES_A_TURN: Final = 512  # sessions that are looked at, whether they can be handed over
 AS_COMMANDS: Final = OF_SESSIONS - {ENQUEUE}  # that comes as PUBLISH, with its messages
 
 
@@ -93,10 +97,11 @@ AS_COMMANDS: Final = OF_SESSIONS - {ENQUEUE}  # that comes as PUBLISH, with its 
 class Promised:
     """Messages that consumer `number` got by name, and whose bodies are still to be sent."""
 
-    __slots__ = ("count", "first", "number")
+    __slots__ = ("count", "delivery_seq", "first", "number")
 
-    def __init__(self, number: i64, first: i64, count: i64) -> None:
+    def __init__(self, number: i64, delivery_seq: i64, first: i64, count: i64) -> None:
         self.number: i64 = number
+        self.delivery_seq: i64 = delivery_seq
         self.first: i64 = first
         self.count: i64 = count
 
@@ -141,6 +146,16 @@ class SessionStub:
         """The queue gets mirrors: its leader may come to be another node."""
         if self._end is None:
             self._host = host
+
+    def moved(self, host: Mirrored) -> Moved | None:
+        """What the session takes along to go on by itself; None: it cannot yet."""
+        if self._got is not None:
+            return None
+        moved = host.hand_over(self._session)
+        if moved is not None:
+            for promised in self._promised:
+                moved.wanted.setdefault(int(promised.number), int(promised.delivery_seq))
+        return moved
 
     # From the proxy
 
@@ -223,7 +238,7 @@ class SessionStub:
         if self._host is not None:
             self._host.command(self, EndSession(self._session))
         if self._end is not None:
-            self._end.forget_sink(self._session)
+            self._end.forget_sink(self._session, self)
         self._credit.peer_down_everywhere()
 
     def grant(self) -> None:
@@ -248,13 +263,14 @@ class SessionStub:
         left: deque[Promised] = deque()
         for promised in self._promised:
             at = promised.first
+            ahead = promised.delivery_seq - promised.first
             for first, count in sorted(settled.within(promised.first, promised.count)):
                 if first > at:
-                    left.append(Promised(promised.number, at, first - at))
+                    left.append(Promised(promised.number, at + ahead, at, first - at))
                 at = first + count
             end = promised.first + promised.count
             if end > at:
-                left.append(Promised(promised.number, at, end - at))
+                left.append(Promised(promised.number, at + ahead, at, end - at))
         self._promised = left
 
     def pump(self) -> None:
@@ -273,6 +289,7 @@ class SessionStub:
                 self._promised.popleft()
             else:
                 head.first += count
+                head.delivery_seq += count
                 head.count -= count
 
     def _view(self, first: i64, count: i64) -> View | None:
@@ -337,7 +354,7 @@ class SessionStub:
         attempts: int,
     ) -> None:
         self._tell(DELIVERS, number, delivery_seq, first, count, int(redelivered), attempts)
-        self._promised.append(Promised(number, first, count))
+        self._promised.append(Promised(number, delivery_seq, first, count))
         self._stubs.want_pump(self)
 
     def on_got(self, uid: int, message: int, redelivered: bool, ready: int, attempts: int) -> None:
@@ -428,9 +445,16 @@ class SessionStubs:
     """All sessions of one other node that use queues of this one."""
 
     def __init__(
-        self, find: FindHost, send: Send, turn: EndOfTurn, find_end: FindEnd = no_end
+        self,
+        find: FindHost,
+        send: Send,
+        turn: EndOfTurn,
+        find_end: FindEnd = no_end,
+        movers: Movers | None = None,
     ) -> None:
         self._find = find
+        self._movers: Movers = movers or NoMovers()
+        self._moving: deque[tuple[SessionStub, int]] = deque()  # and since which view
         self._find_end = find_end
         self._send = send
         self._turn = turn
@@ -514,6 +538,9 @@ class SessionStubs:
                 raise BadItem(str(error)) from None
             if is_last:
                 self.leave(stub)
+        elif item.kind == MOVE:
+            self._moving.append((stub, item.numbers[0]))
+            self._mark()
         else:
             raise BadItem(f"an item of kind {item.kind} for a home")
 
@@ -527,6 +554,24 @@ class SessionStubs:
         for key, stub in self._stubs.items():
             if key[0] == uid:
                 stub.use(host)
+
+    def _move_some(self) -> None:
+        """Hand sessions over that are to go on by themselves, as far as they can now."""
+        for _ in range(min(len(self._moving), MOVES_A_TURN)):
+            stub, epoch = self._moving.popleft()
+            uid = int(stub.uid)
+            if self._stubs.get((uid, stub.session)) is not stub:
+                continue  # It is over.
+            host = self._movers.mirrored(uid)
+            moved = None if host is None else stub.moved(host)
+            if moved is not None:
+                self.put([put_moved(uid, stub.session, moved)])
+                self.leave(stub)
+            elif host is None and self._movers.is_plain_again(uid, epoch):
+                stub.on_gone(uid)
+                stub.end()
+            else:
+                self._moving.append((stub, epoch))
 
     def want_pump(self, stub: SessionStub) -> None:
         """It has bodies to send: behind all that this turn tells it."""
@@ -557,6 +602,7 @@ class SessionStubs:
         self._publishing = []
         for stub in publishing:
             stub.grant()
+        self._move_some()
         self._flush()
         self._marked = False
 
@@ -577,6 +623,7 @@ class SessionStubs:
 
     def tell_counts(self) -> None:
         """Once in a while: how the queues stand that are used from there."""
+        self._move_some()
         seen: dict[int, tuple[int, int, int]] = {}
         for stub in self._stubs.values():
             uid = int(stub.uid)
@@ -594,6 +641,7 @@ class SessionStubs:
         self._stubs = {}
         self._pumping = []
         self._publishing = []
+        self._moving.clear()
         self._parts = []
         self._bytes = 0
         for stub in stubs:

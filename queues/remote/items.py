@@ -10,6 +10,7 @@ items, one behind the other; integers are little-endian (docs/formats/queue-item
     RESUME    count u32, then so many i64: term, attempt, asked, confirmed
     (queues.machine.consuming.numbered_sessions.Resume),
               and pairs: a consumer, the delivery_seq that it wants next
+    MOVED     count u32, so many i64 (queues.remote.moving)
     BODIES    as PUBLISH, with the message_seq of the first message for first_seq; GOT_BODY too
     others    so many i64 as NUMBERS says
 
@@ -26,6 +27,7 @@ from mypy_extensions import i64
 from queues.machine.commands import Command, SessionId, encode
 from queues.machine.consuming.numbered_sessions import Resume
 from queues.message import FORMAT_091, FORMAT_10, Chunk
+from queues.remote.moving import Moved
 
 Buffer = bytes | memoryview
 
@@ -36,6 +38,7 @@ TAKEN: Final = 3  # bytes of bodies that were looked at: so many more may come
 NUMBERED: Final = 4  # term, number, confirmed: of the PUBLISH or COMMAND that is the next item
 RESUME: Final = 5  # how does the session stand? (queues.machine.consuming.numbered_sessions)
 INSPECT: Final = 6  # term: how many messages and consumers has the queue?
+MOVE: Final = 7  # epoch of the view in which it has mirrors: hand the session over
 
 # Back
 BODIES: Final = 16
@@ -64,11 +67,13 @@ NOT_LEADER: Final = 37  # in that term this node does not lead, or no longer
 INSPECT_OK: Final = 38  # ready, consumers, as the leader has applied them
 CONFIRMS_HELD: Final = 39  # as CONFIRMS, but the credit for them comes with RELEASED
 RELEASED: Final = 40  # credit for all that was confirmed
+MOVED: Final = 41  # the session is handed over: it is known here no more
 
 NUMBERS: Final = {
     TAKEN: 1,
     NUMBERED: 3,
     INSPECT: 1,
+    MOVE: 1,
     CONFIRMS: 1,
     REFUSED: 2,
     DELIVERS: 6,
@@ -143,10 +148,16 @@ def put_resume(uid: int, term: int, attempt: int, wanted: Resume) -> bytes:
     numbers = [term, attempt, wanted.asked, wanted.confirmed]
     for number, delivery_seq in wanted.wanted:
         numbers += (number, delivery_seq)
+    return _put_list(RESUME, uid, wanted.session, numbers)
+
+
+def put_moved(uid: int, session: SessionId, moved: Moved) -> bytes:
+    return _put_list(MOVED, uid, session, moved.numbers())
+
+
+def _put_list(kind: int, uid: int, session: SessionId, numbers: list[int]) -> bytes:
     count = LENGTH.pack(len(numbers))
-    return (
-        put_head(RESUME, uid, wanted.session) + count + Struct(f"<{len(numbers)}q").pack(*numbers)
-    )
+    return put_head(kind, uid, session) + count + Struct(f"<{len(numbers)}q").pack(*numbers)
 
 
 def resume_in(item: Item) -> tuple[int, int, Resume]:
@@ -214,7 +225,7 @@ def _take(data: Buffer, at: int, into: list[Item]) -> int:
         at += LENGTH.size
         item.command = _piece(data, at, length)
         return int(at + length)
-    if kind == RESUME:
+    if kind in (RESUME, MOVED):
         (length,) = LENGTH.unpack_from(data, at)
         numbers = _piece(data, at + LENGTH.size, 8 * length)
         item.numbers = Struct(f"<{length}q").unpack(numbers)

@@ -17,6 +17,7 @@ from typing import Final, final
 
 from queues.remote.home import FindHost, SessionStubs, no_end
 from queues.remote.items import BadItem, Buffer
+from queues.remote.moving import Movers
 from queues.remote.proxy import Proxies, Roams
 from queues.remote.remote_interfaces import EndOfTurn, FindEnd
 from warren.wire.peer.stream import UNACKED_BYTES_MAX, BadFrame, Restarted, Stream
@@ -47,10 +48,11 @@ class PeerQueues:
         find_end: FindEnd = no_end,
         member: int = 0,
         roams: Roams | None = None,
+        movers: Movers | None = None,
     ) -> None:
         self.stream = Stream(process)
         self.proxies = Proxies(self._to_home, turn, member, roams)
-        self.stubs = SessionStubs(find, self._to_user, turn, find_end)
+        self.stubs = SessionStubs(find, self._to_user, turn, find_end, movers)
         self._send_frame = send_frame
         self._has_room = has_room
         self._is_settling = False  # sessions have ended, and their queues were not stepped yet

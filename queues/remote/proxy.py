@@ -31,7 +31,7 @@ from queues.machine.commands import (
     Settle,
 )
 from queues.message import Chunk
-from queues.queue_host import SessionSink, View
+from queues.queue_host import QueueHost, SessionSink, View
 from queues.remote.items import (
     ACTIVATED,
     ATTACH_REFUSED,
@@ -47,6 +47,8 @@ from queues.remote.items import (
     GOT_BODY,
     GRANTED,
     INSPECTED,
+    MOVE,
+    MOVED,
     PUBLISH,
     PURGED,
     REFUSED,
@@ -61,6 +63,7 @@ from queues.remote.items import (
     put_run,
     take_items,
 )
+from queues.remote.moving import Moved, moved_in
 from queues.remote.remote_interfaces import PART_BYTES, WINDOW_BYTES, EndOfTurn, Send
 from queues.sessions.credit import QUEUE, CreditActor, CreditSpec
 
@@ -85,7 +88,17 @@ class Body:
 class Tie:
     """One session's use of one queue."""
 
-    __slots__ = ("bodies", "confirmed", "got", "published", "sink", "taken_bytes", "wanted")
+    __slots__ = (
+        "bodies",
+        "confirmed",
+        "got",
+        "is_moving",
+        "is_over",
+        "published",
+        "sink",
+        "taken_bytes",
+        "wanted",
+    )
 
     def __init__(self, sink: SessionSink) -> None:
         self.sink = sink
@@ -95,6 +108,8 @@ class Tie:
         self.got: Body | None = None  # the newest that basic.get has brought
         self.taken_bytes: i64 = 0  # looked at, and not told to the home yet
         self.wanted: i64 = 0  # the session waits for this message; 0: for none
+        self.is_moving = False  # the home is to hand it over: what it gives now waits elsewhere
+        self.is_over = False  # it has ended meanwhile
 
     def drop(self, runs: list[tuple[int, int]]) -> None:
         """Messages that were settled: what has come of them and was not looked at is not wanted."""
@@ -133,7 +148,8 @@ class Proxy:
         self.credit = CreditActor(place, spec, None, QUEUE)
         self.is_gone = False
         self.is_passing = False  # it is not kept: it goes with the last session that uses it
-        self._relay: Relay | None = None  # the queue has mirrors now: these sessions stay here
+        self._relay: Relay | None = None  # the queue has mirrors now: its sessions are moving there
+        self._moved_to: Relay | None = None  # and those that have, also if it is a plain one again
         self._is_shared = False  # the queue had mirrors: older sessions have another proxy
         self._quorum = quorum
         self._single_active = single_active
@@ -168,6 +184,10 @@ class Proxy:
 
     def publish(self, sink: SessionSink, chunk: Chunk, first_seq: i64) -> None:
         """See QueueHost."""
+        elsewhere = self._elsewhere(sink.session)
+        if elsewhere is not None:
+            elsewhere.publish(sink, chunk, first_seq)
+            return
         count = chunk.count()
         if self._proxies.is_down or self.is_gone:  # Gone since the message was routed, or moved.
             self._proxies.refuse(self, sink, first_seq, count)
@@ -183,6 +203,10 @@ class Proxy:
 
     def command(self, sink: SessionSink, command: Command) -> None:
         """See QueueHost."""
+        elsewhere = self._elsewhere(sink.session)
+        if elsewhere is not None:
+            elsewhere.command(sink, command)
+            return
         if self._proxies.is_down:
             if command.kind in ANSWERED:
                 self._proxies.refuse(self, sink, 1, 0)
@@ -197,6 +221,9 @@ class Proxy:
 
     def view(self, sink: SessionSink, first: i64, count: i64) -> View | None:
         """See QueueHost; what was delivered before `first` was looked at, or never will be."""
+        elsewhere = self._elsewhere(sink.session)
+        if elsewhere is not None and sink.session not in self._ties:
+            return elsewhere.view(sink, first, count)
         tie = self._tie(sink)
         got = tie.got
         if got is not None and got.first == first:
@@ -212,6 +239,13 @@ class Proxy:
         tie.wanted = first
         self._tell_taken(tie, 1)  # Or what is wanted might wait for room for ever.
         return None
+
+    def _elsewhere(self, session: SessionId) -> "Relay | None":
+        """Who takes what the session hands down, if it is moving or has moved and does not know."""
+        if self._moved_to is None:
+            return None
+        is_away = self._relay is not None and not self.takes(session)
+        return self._moved_to if is_away or self._moved_to.has(session) else None
 
     def _tie(self, sink: SessionSink) -> Tie:
         tie = self._ties.get(sink.session)
@@ -237,11 +271,40 @@ class Proxy:
 
     # The queue gets mirrors
 
-    def relay(self, relay: "Relay") -> bool:
-        """Sessions that use the queue go on to do so by way of its old home, others elsewhere.
-        Return whether there are any."""
-        self._relay = relay
+    def relay(self, relay: "Relay", epoch: int) -> bool:
+        """Sessions that use the queue do so by way of its old home until that has handed them over,
+        others elsewhere. `epoch`: of the view. Return whether there are any."""
+        self._relay = self._moved_to = relay
+        for tie in self._ties.values():
+            if not tie.is_moving:
+                tie.is_moving = True
+                relay.begin_moving(tie.sink)
+                self._proxies.put([put_numbers(MOVE, self.uid, tie.sink.session, epoch)])
         return len(self._ties) > 0
+
+    def takes(self, session: SessionId) -> bool:
+        """Whether the session's commands go by way of the home."""
+        tie = self._ties.get(session)
+        return self.serves(session) and (tie is None or not tie.is_moving)
+
+    def end_moving(self, session: SessionId) -> None:
+        """It ends: it hears no more of this queue, and its end waits until it is handed over."""
+        tie = self._ties.get(session)
+        if tie is not None:
+            tie.is_over = True
+            tie.bodies.clear()
+
+    def _moved(self, tie: Tie, item: Item) -> None:
+        """The home has handed the session over. BadItem."""
+        try:
+            moved = moved_in(item.numbers)
+        except ValueError as error:
+            raise BadItem(str(error)) from None
+        relay = self._relay
+        if not tie.is_moving or relay is None:
+            raise BadItem("a session was handed over that did not ask for it")
+        relay.moved(tie, moved)
+        self._end(tie.sink)
 
     def succeed(self) -> None:
         """The queue is one of its home alone again: its sessions go there, but for those that stay
@@ -267,7 +330,13 @@ class Proxy:
         tie = self._ties.get(item.session)
         if tie is None:
             return
-        if item.kind == BODIES:
+        if item.kind == MOVED:
+            self._moved(tie, item)
+        elif item.kind == GONE:
+            self._lose(tie)
+        elif tie.is_over:
+            return
+        elif item.kind == BODIES:
             self._take_bodies(tie, item)
         elif item.kind == GOT_BODY:
             assert item.chunk is not None
@@ -277,8 +346,6 @@ class Proxy:
             tie.sink.on_confirms(self.uid, item.numbers[0])
         elif item.kind == GRANTED:
             self.credit.ack(tie.sink.credit, item.numbers[0])
-        elif item.kind == GONE:
-            self._lose(tie)
         else:
             answer(tie.sink, self.uid, item)
 
@@ -294,18 +361,27 @@ class Proxy:
     def _lose(self, tie: Tie) -> None:
         """To this session the queue is gone: deleted, or its home is lost."""
         sink = tie.sink
+        relay = self._relay
+        if tie.is_moving:
+            self._refuse_open(tie)
         self._end(sink)
-        sink.on_gone(self.uid)
+        if not (tie.is_moving and relay is not None and relay.moving_lost(tie)):
+            sink.on_gone(self.uid)
+
+    def _refuse_open(self, tie: Tie) -> None:
+        """The outcome of publishes that were not confirmed is unknown."""
+        open_count = tie.published - tie.confirmed
+        if open_count > 0 and not tie.is_over:
+            tie.sink.on_refused(self.uid, tie.confirmed + 1, open_count)
+            tie.sink.on_confirms(self.uid, tie.published)
+            tie.confirmed = tie.published
 
     # The end
 
     def home_lost(self) -> None:
         """The home's node is gone: the outcome of waiting publishes is unknown."""
         for tie in list(self._ties.values()):
-            open_count = tie.published - tie.confirmed
-            if open_count > 0:
-                tie.sink.on_refused(self.uid, tie.confirmed + 1, open_count)
-                tie.sink.on_confirms(self.uid, tie.published)
+            self._refuse_open(tie)
             if self._relay is not None:
                 self._relay.end_session(tie.sink)
             self._lose(tie)
@@ -351,12 +427,24 @@ def answer(sink: SessionSink, uid: int, item: Item) -> None:
         raise BadItem(f"an answer of kind {kind}")
 
 
-class Relay(Protocol):
+class Relay(QueueHost, Protocol):
     """The queue as sessions use it that do so since it has mirrors
     (`queues.remote.quorum_proxy.QuorumProxy`)."""
 
     def relay_by(self, proxy: Proxy | None) -> None:
         """The proxy serves sessions that have used the queue before; None: there are none left."""
+
+    def has(self, session: SessionId) -> bool:
+        """Whether the session uses the queue by way of this proxy."""
+
+    def begin_moving(self, sink: SessionSink) -> None:
+        """What the session hands down waits until the home has handed it over."""
+
+    def moved(self, tie: Tie, moved: Moved) -> None:
+        """It has: the session goes on with that, and with what has come for it."""
+
+    def moving_lost(self, tie: Tie) -> bool:
+        """The home has not: to the session the queue is gone, if it has not heard so already."""
 
     def end_session(self, sink: SessionSink) -> None:
         """The old home is gone, and the session does not know how far its commands have come: end
@@ -428,12 +516,12 @@ class Proxies:
             host.is_gone = True
             host.home_lost()
 
-    def relay(self, uid: int, relay: "Relay") -> None:
-        """The queue has mirrors now, and new sessions reach it by its leader."""
+    def relay(self, uid: int, relay: "Relay", epoch: int) -> None:
+        """The queue has mirrors since the view of that epoch: sessions reach it by its leader."""
         host = self.hosts.get(uid)
         if host is None:
             return
-        if host.relay(relay):
+        if host.relay(relay, epoch):
             relay.relay_by(host)
         else:
             self.forget(uid)

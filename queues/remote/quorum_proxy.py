@@ -19,7 +19,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from queues.machine.commands import Command, ConsumerKey, SessionId
+from queues.machine.commands import Command, ConsumerKey, EndSession, SessionId
 from queues.machine.consuming.numbered_sessions import Resume
 from queues.machine.fifo import Fifo
 from queues.message import Chunk
@@ -60,7 +60,8 @@ from queues.remote.items import (
     put_resume,
     put_run,
 )
-from queues.remote.proxy import Proxy, answer
+from queues.remote.moving import Moved
+from queues.remote.proxy import Proxy, Tie, answer
 from queues.remote.remote_interfaces import EndOfTurn, FindEnd, FindPeerRoute, HomeEnd, PeerRoute
 from queues.remote.remote_session import RemoteSession
 from queues.sessions.credit import QUEUE, CreditActor, CreditSpec
@@ -153,7 +154,7 @@ class QuorumProxy:
     def publish(self, sink: SessionSink, chunk: Chunk, first_seq: i64) -> None:
         """See QueueHost."""
         relayed = self.relayed
-        if relayed is not None and relayed.serves(sink.session):
+        if relayed is not None and relayed.takes(sink.session):
             relayed.publish(sink, chunk, first_seq)
             return
         successor = self._successor_for(sink)
@@ -172,9 +173,11 @@ class QuorumProxy:
     def command(self, sink: SessionSink, command: Command) -> None:
         """See QueueHost."""
         relayed = self.relayed
-        if relayed is not None and relayed.serves(sink.session):
+        if relayed is not None and relayed.takes(sink.session):
             relayed.command(sink, command)
             return
+        if relayed is not None and isinstance(command, EndSession):
+            relayed.end_moving(sink.session)
         successor = self._successor_for(sink)
         if successor is not None:
             successor.command(sink, command)
@@ -244,6 +247,39 @@ class QuorumProxy:
         """Say so when the last session has ended that needs the proxy of a plain queue."""
         if self._successor is not None and not self.is_in_use and not self.is_gone:
             self._quorum_proxies.on_unused(self.uid)
+
+    def has(self, session: SessionId) -> bool:
+        """See `queues.remote.proxy.Relay`."""
+        return session in self._remote_sessions
+
+    def begin_moving(self, sink: SessionSink) -> None:
+        """See `queues.remote.proxy.Relay`."""
+        self._remote_session(sink).wait_for_move()
+
+    def moved(self, tie: Tie, moved: Moved) -> None:
+        """See `queues.remote.proxy.Relay`."""
+        remote_session = self._remote_session(tie.sink)
+        remote_session.go_on(moved, tie)
+        if self.is_led:
+            remote_session.resume()
+
+    def moving_lost(self, tie: Tie) -> bool:
+        """See `queues.remote.proxy.Relay`."""
+        remote_session = self._remote_sessions.get(tie.sink.session)
+        if remote_session is None:
+            return False
+        remote_session.move_lost(tie.published)
+        return True
+
+    def hand_over(self, session: SessionId) -> Moved | None:
+        """See `queues.remote.moving.Mirrored`."""
+        remote_session = self._remote_sessions.get(session)
+        if remote_session is None:
+            return Moved(0, {}, {})
+        moved = remote_session.hand_over()
+        if moved is not None:
+            self.over(remote_session)
+        return moved
 
     def end_session(self, sink: SessionSink) -> None:
         """See `queues.remote.proxy.Relay`."""

@@ -92,8 +92,9 @@ class HomeEnd(Counts, Protocol):
         """See QueueHost. None as well, and for good, if the session holds it no more: it may have
         settled it by a command that came before it asked."""
 
-    def forget_sink(self, session: SessionId) -> None:
-        """The sink that stood here for the session is gone; the session itself goes on."""
+    def forget_sink(self, session: SessionId, sink: StreamSink | None = None) -> None:
+        """The sink that stood here for the session is gone; the session itself goes on. Nothing is
+        forgotten if another one than `sink` stands here: the session has moved to another node."""
 
 
 FindEnd = Callable[[int], HomeEnd | None]  # by uid of the queue

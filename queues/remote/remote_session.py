@@ -1,11 +1,9 @@
 """One session's use of a quorum queue whose leader may change (0036). Pure, compiled.
 
 A `RemoteSession` numbers what its session hands down and keeps it until the machine is known to
-have
-applied it. It goes to the current leader (`RemoteSessionHome`): as objects, if that is this node,
-else as
-items. To a leader that is new to it the session says what it waits for, hears how the session
-stands, and goes on from there: sends again what was not applied, drops deliveries that it has seen.
+have applied it. It goes to the current leader (`RemoteSessionHome`): as objects, if that is this
+node, else as items. To a leader that is new to it the session says what it waits for, hears how the
+session stands, and goes on from there: sends again what was not applied, drops what it has seen.
 
 At most one command that wants an answer is under way, and what the session hands down after it
 waits, because the machine keeps one answer for each session. EndSession goes last, once all else is
@@ -43,6 +41,8 @@ from queues.machine.consuming.numbered_sessions import Resume, asks
 from queues.message import Chunk
 from queues.queue_host import SessionSink, View
 from queues.remote.home import VISITOR_CREDIT
+from queues.remote.moving import Moved, Taker
+from queues.remote.proxy import Tie
 from queues.remote.remote_interfaces import WINDOW_BYTES, HomeEnd
 from queues.sessions.credit import CreditActor
 
@@ -124,20 +124,6 @@ class Kept:
 
 
 @final
-class Taker:
-    """A consumer of the session."""
-
-    __slots__ = ("active", "attached", "gone", "next_seq", "timeout_ms")
-
-    def __init__(self, timeout_ms: i64) -> None:
-        self.timeout_ms: i64 = timeout_ms
-        self.next_seq: i64 = 1  # the delivery_seq of the next delivery
-        self.attached = False  # the session knows it
-        self.gone = False  # and that it is no more
-        self.active = False
-
-
-@final
 class Told:
     """Messages that the session received, and that it cannot look at yet, or has not."""
 
@@ -194,6 +180,7 @@ class RemoteSession:
         self._wanted: i64 = 0  # the session waits for this message; 0: for none
         self._ended = False
         self._joins = False  # `_next` is not known yet
+        self._moves = False  # another node has numbered its commands, and is to hand it over
         self._inspects: deque[int] = deque()  # not answered: each waits for this command
         self._inspecting = False  # the leader that there is was asked for the first of them
 
@@ -237,6 +224,8 @@ class RemoteSession:
         kept = Kept(self._next, command, None, 0)
         self._next += 1
         self._keep(kept, None)
+        if self._ended and self.is_open:
+            self._pump()  # What waited for an answer waits no more.
 
     def _keep(self, kept: Kept, chunk: Chunk | None) -> None:
         self._kept.append(kept)
@@ -272,6 +261,52 @@ class RemoteSession:
         self._used = True
         self._ended = True
         self._joins = True
+
+    # From node to node
+
+    def hand_over(self) -> Moved | None:
+        """The session goes on by itself, on its own node; None: not all that it has handed down is
+        applied and answered."""
+        if len(self._kept) > 0 or self._asking > 0 or len(self._inspects) > 0:
+            return None
+        if self._confirmed < self._published:
+            return None
+        self.close()
+        self._end()
+        return Moved(self._applied, self._takers, {})
+
+    def wait_for_move(self) -> None:
+        """Keep what the session hands down until another node has handed it over (`go_on`)."""
+        self._used = True
+        self._moves = True
+
+    def go_on(self, moved: Moved, tie: Tie) -> None:
+        """It was handed over, and `tie` has what has come for it and was not looked at yet."""
+        base = moved.number
+        self._moves = False
+        for kept in self._kept:
+            kept.number += base
+        self._inspects = deque([number + int(base) for number in self._inspects])
+        self._next += base
+        self._applied = base
+        self._published = max(self._published, tie.published)
+        self._confirmed = tie.confirmed
+        self._takers.update(moved.takers)
+        if self._ended:
+            return
+        for number, delivery_seq in moved.wanted.items():
+            count = moved.takers[number].next_seq - delivery_seq
+            self._told.append(Told(number, delivery_seq, 0, count))
+        for body in tie.bodies:
+            self._bodies.append(Body(body.first, body.chunk))
+        if tie.got is not None:
+            self._got = View(tie.got.chunk, 0, tie.got.first, 1)
+        self._wanted = tie.wanted
+
+    def move_lost(self, published: i64) -> None:
+        """It was not handed over: what it has handed down since is refused."""
+        self._confirmed = published
+        self._session_over()
 
     def begin(self) -> None:
         """To a leader, if there is one, that never heard of the session, as no one has."""
@@ -473,6 +508,8 @@ class RemoteSession:
 
     def resume(self) -> None:
         """There is a leader that does not know how far the stream has come."""
+        if self._moves:
+            return
         self.close()
         self.is_refused = False
         if not self._used:

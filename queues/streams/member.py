@@ -239,12 +239,11 @@ class StreamMember:
                 self.forget_sink(sink.session)
             self._sinks[sink.session] = sink
 
-    def forget_sink(self, session: SessionId) -> None:
+    def forget_sink(self, session: SessionId, sink: StreamSink | None = None) -> None:
         self._inspects = [sink for sink in self._inspects if sink.session != session]
-        sink = self._sinks.pop(session, None)
-        if sink is not None:
-            self.credit.peer_down(sink.credit)
-            sink.credit.peer_down(self.credit)
+        if (known := self._sinks.pop(session, None)) is not None:
+            self.credit.peer_down(known.credit)
+            known.credit.peer_down(self.credit)
 
     def processes(self) -> set[int]:
         """Of all sessions that publish."""

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -201,6 +202,45 @@ def test_a_consumer_stays_when_its_queue_gets_mirrors_and_when_it_loses_them(
     publish(publisher, queue, [b"in a mirrored queue again"])
     settle(53)
     assert found == [*bodies, b"behind", b"in a plain queue", b"in a mirrored queue again"]
+
+
+def test_a_consumer_of_another_node_outlives_the_node_that_had_its_queue_before_the_mirrors(
+    cluster: ClusterOfNodes,
+) -> None:
+    queue = "left-behind"
+    channel_to(cluster, 1).queue_declare(queue, durable=True)
+    channel, publisher = channel_to(cluster, 2), channel_to(cluster, 2)
+    bodies = [b"message %d" % each for each in range(COUNT)]
+    publish(publisher, queue, bodies)
+    channel.basic_qos(prefetch_count=10)
+    channel.add_on_cancel_callback(lambda frame: pytest.fail(f"cancelled: {frame}"))
+    messages = channel.consume(queue, inactivity_timeout=WAIT_S)
+
+    def take(count: int) -> list[bytes]:
+        found = []
+        for method, _, body in islice(messages, count):
+            assert method is not None and not method.redelivered
+            found.append(body)
+            tags.append(method.delivery_tag)
+        return found
+
+    tags: list[int] = []
+    found = take(10)
+    put_policy(cluster, queue, f"^{queue}$", {"ha-mode": "all", "ha-sync-mode": "automatic"})
+    synchronised(cluster, queue, 2)
+    channel.basic_ack(tags[-1], multiple=True)
+    found += take(10)  # By way of the leader: node 2 knows of the mirrors.
+    publish(publisher, queue, [b"behind"])
+    cluster.node(1).kill9()
+    publish(publisher, queue, [b"after the loss"])
+    channel.basic_ack(tags[-1], multiple=True)
+    while len(found) < COUNT + 2:
+        found += take(1)
+        channel.basic_ack(tags[-1])
+    cluster.node(1).start()
+    assert found == [*bodies, b"behind", b"after the loss"]
+    synchronised(cluster, queue, 2)
+    assert row(cluster, queue)["messages"] == 0
 
 
 @pytest.mark.parametrize("number", [1, 2])

@@ -222,7 +222,8 @@ class Mirrors:
             proxy.succeed_by(None)
         for each in self._broker.away.all_peer_queues.values():
             if queue.uid in each.proxies.hosts:  # It was a classic queue of that node.
-                each.proxies.relay(queue.uid, self._queues.proxy(queue))
+                epoch = 0 if queue.mirrors is None else queue.mirrors.epoch
+                each.proxies.relay(queue.uid, self._queues.proxy(queue), epoch)
         self.begin(queue)
         self.look_at(queue.uid)
 
@@ -373,6 +374,26 @@ class Mirrors:
         for sink in sinks:
             proxy.adopt(sink, core.machine)
         self._make(queue, self._queues.make_member(queue, core))
+
+    # `queues.remote.moving.Movers`
+
+    def mirrored(self, uid: int) -> "QuorumProxy | None":
+        """See `Movers`."""
+        if uid in self._founding:
+            return None
+        proxy = self._queues.earlier(uid)
+        queue = self._broker.metadata.queue(uid)
+        if proxy is not None or queue is None or not queue.holders:
+            return proxy
+        is_begun = uid in self._queues.members or not self._queues.is_founding(queue)
+        return self._queues.proxy(queue) if is_begun else None
+
+    def is_plain_again(self, uid: int, epoch: int) -> bool:
+        """See `Movers`."""
+        queue = self._broker.metadata.queue(uid)
+        if queue is None or queue.holders or queue.mirrors is None:
+            return False
+        return queue.mirrors.epoch >= epoch and uid not in self._disbanding
 
     # A queue has no mirrors any more
 

@@ -27,6 +27,7 @@ from node.cluster.cluster_interfaces import QUEUES, QUEUES_LANE, Peers
 from queues.queue_host import QueueHost
 from queues.remote.home import no_end
 from queues.remote.items import BadItem, Buffer
+from queues.remote.moving import Movers
 from queues.remote.peer_queues import BadFrame, PeerQueues
 from queues.remote.proxy import Proxy, Roams
 from queues.remote.remote_interfaces import Ending, FindEnd, PeerRoute
@@ -96,6 +97,7 @@ class QueuesChannel:
         self._is_marked = False
         self._is_open = False
         self.find_end: FindEnd = no_end  # of quorum queues, for sessions of other nodes
+        self.movers: Movers | None = None  # who knows which queues have mirrors
         self.roams: Roams | None = None  # who uses those that are led elsewhere
 
     def peer_route(self, member: int) -> PeerRoute:
@@ -169,6 +171,7 @@ class QueuesChannel:
                 self.find_end,
                 member,
                 self.roams,
+                self.movers,
             )
             other = self._others[member] = Other(peer_queues, self._now_ms())
             if member == NO_NODE:

@@ -81,6 +81,10 @@ class Client:
     def credit(self) -> CreditActor:
         return self._credit
 
+    def use(self, host: QueueHost) -> None:
+        """The queue has mirrors now: this is the way to it."""
+        self._host = host
+
     @property
     def is_settled(self) -> bool:
         """It waits for nothing."""

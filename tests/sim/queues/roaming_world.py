@@ -8,7 +8,9 @@ rest, and the `Truth` of each queue says what must have happened to whom.
 from random import Random
 
 from queues.machine.commands import EndProcess, SessionId, Suspend, Unsuspend, consumer_key
+from queues.queue_host import QueueHost
 from queues.remote.peer_queues import PeerQueues
+from queues.remote.proxy import Proxy
 from queues.remote.quorum_proxy import QuorumProxies, QuorumProxy
 from queues.remote.remote_interfaces import Ending, HomeEnd, PeerRoute
 from queues.sessions.credit import CreditSpec
@@ -33,6 +35,7 @@ class Node:
         self.quorum_proxies = QuorumProxies(member, self._find_end, self._find_road, self)
         self.proxies: dict[int, QuorumProxy] = {}
         self.heard: dict[int, tuple[int, int]] = {}  # by queue: its leader, and in which term
+        self.relays: set[int] = set()  # queues that are used by way of their old homes
         for uid, queue in world.queues.items():
             credit = CreditSpec(400, 200)
             single_active = queue.options.single_active
@@ -60,15 +63,54 @@ class Node:
         if found is None:
             found = PeerQueues(
                 self._world.draw_process(),
-                lambda uid: None,
+                self.proxies.get,
                 lambda frame: self._world.send(self.member, member, b"".join(frame)),
                 self,
                 find_end=self._find_end,
                 member=member,
                 roams=self.quorum_proxies,
+                movers=self,
             )
             self.all_peer_queues[member] = found
         return found
+
+    def tick(self) -> None:
+        """Once in a while."""
+        self.quorum_proxies.tick()
+        for peer_queues in self.all_peer_queues.values():
+            peer_queues.stubs.tell_counts()
+
+    # Movers
+
+    def mirrored(self, uid: int) -> QuorumProxy | None:
+        return self.proxies[uid] if self._world.lots.random() < 0.7 else None
+
+    def is_plain_again(self, uid: int, epoch: int) -> bool:
+        return False
+
+    def host(self, uid: int) -> QueueHost:
+        """As sessions that come now use the queue."""
+        home = self._world.home_of(uid)
+        if uid not in self.relays or self.member == home:
+            return self.proxies[uid]
+        proxies = self.peer_queues(home).proxies
+        known = proxies.hosts.get(uid)
+        if known is None:
+            proxy = self.proxies[uid]
+            spec = CreditSpec(400, 200)
+            known = Proxy(uid, "/", proxy.name, False, proxy.single_active, spec, proxies)
+            proxies.add(known)
+        return known
+
+    def learn_of_mirrors(self, uid: int) -> None:
+        """Sessions go on by themselves from now on. Some have kept the way that they knew."""
+        self.relays.discard(uid)
+        for client in self.clients:
+            if client.uid == uid and self._world.lots.random() < 0.5:
+                client.use(self.proxies[uid])
+        home = self._world.home_of(uid)
+        if self.member != home:
+            self.peer_queues(home).proxies.relay(uid, self.proxies[uid], 1)
 
     def mark_away(self, ending: Ending) -> None:
         self._marked.append(ending)
@@ -103,8 +145,11 @@ class Node:
 class World:
     """`step` lets something happen, by lots; `heal` and `settle` bring it to rest."""
 
-    def __init__(self, seed: int, size: int = 3) -> None:
+    def __init__(self, seed: int, size: int = 3, relays: bool = False) -> None:
+        """`relays`: the queues have just got mirrors, and sessions use them by way of their old
+        homes; no process is lost until all have moved."""
         self.lots = Random(seed)
+        self.relays = relays
         self.now_ms = 1_000
         self._processes = 0
         self._counter = 0
@@ -116,11 +161,48 @@ class World:
         self.queues = {uid: LedQueue(uid, members, self.lots) for uid in uids}
         self.nodes: dict[int, Node] = {}
         for member in members:
-            self.nodes[member] = Node(member, self.draw_process(), self)
+            node = self.nodes[member] = Node(member, self.draw_process(), self)
+            node.relays.update(uids if relays else ())
         for pair in self._pairs():
             self._connect(*pair)
         for uid, queue in self.queues.items():
-            queue.elect(1 + uid % size)
+            queue.elect(self.home_of(uid))
+
+    def home_of(self, uid: int) -> int:
+        """The node of the queue before it had mirrors."""
+        return 1 + uid % len(self.nodes)
+
+    def learn_of_mirrors(self) -> None:
+        """One node does, of one queue that it uses by way of its old home."""
+        late = [(node, uid) for node in self.nodes.values() for uid in sorted(node.relays)]
+        if late:
+            node, uid = self.lots.choice(late)
+            node.learn_of_mirrors(uid)
+            self._end_turns()
+
+    @property
+    def are_moved(self) -> bool:
+        """Whether no session uses a queue by way of its old home, or has yet to end there."""
+        for node in self.nodes.values():
+            if node.relays:
+                return False
+            for proxy in node.proxies.values():
+                foreign = [each for each in proxy.sessions if each >> 64 != node.process]
+                if proxy.relayed is not None or foreign:
+                    return False
+        return True
+
+    def move_all(self) -> None:
+        """All nodes learn of the mirrors, and all sessions move."""
+        for pair in self._pairs():
+            if not self.is_connected(*pair):
+                self._connect(*pair)
+        for _ in range(400):
+            self.learn_of_mirrors()
+            self._round()
+            if self.are_moved:
+                return
+        raise AssertionError(f"not all sessions move: {self.describe()}")
 
     def _pairs(self) -> list[tuple[int, int]]:
         return [(one, other) for one in self.nodes for other in self.nodes if one < other]
@@ -192,7 +274,7 @@ class World:
         elif draw < 0.85:
             self._draw_queue().ends[node.member].load()
         elif draw < 0.88:
-            node.quorum_proxies.tick()
+            node.tick()
         elif self._weather and self.lots.random() < self._roughness:
             self._mishap(node)
         self._end_turns()
@@ -219,7 +301,7 @@ class World:
                 self._cut(one, other)
             else:
                 self._connect(one, other)
-        elif draw < 0.6:
+        elif draw < 0.6 and not self.relays:
             far = self.lots.choice([each for each in self.nodes if each != node.member])
             if not self.is_connected(node.member, far):
                 node.peer_queues(far).give_up(self.draw_process())
@@ -230,7 +312,7 @@ class World:
             self._end_session(node, self.lots.choice(node.clients).session)
         elif draw < 0.9:
             self._suspend(node)
-        elif draw < 0.94:
+        elif 0.9 <= draw < 0.94 and not self.relays:
             self.restart(node)
 
     def _end_session(self, node: Node, session: SessionId) -> None:
@@ -256,8 +338,7 @@ class World:
         fresh: list[Client] = []
         for uid in self.lots.sample(list(self.queues), count):
             queue = self.queues[uid]
-            proxy = node.proxies[uid]
-            fresh.append(Client(session, proxy, self.lots, queue.truth, queue.options))
+            fresh.append(Client(session, node.host(uid), self.lots, queue.truth, queue.options))
         for client in fresh:
             client.is_given_up = node.is_given_up
         node.clients += fresh
@@ -319,10 +400,10 @@ class World:
         for node in self.nodes.values():
             for client in node.clients:
                 client.quiet = True
-            for uid, proxy in node.proxies.items():
-                self._add_last(node, self.queues[uid], proxy)
+            for uid in node.proxies:
+                self._add_last(node, self.queues[uid], node.host(uid))
 
-    def _add_last(self, node: Node, queue: LedQueue, proxy: QuorumProxy) -> None:
+    def _add_last(self, node: Node, queue: LedQueue, proxy: QueueHost) -> None:
         """A session of its own takes what is left of a queue."""
         self._counter += 1
         session = SessionId(node.process << 64 | self._counter)
@@ -346,7 +427,7 @@ class World:
                 client.act()
             for end in node.ends.values():
                 end.load()
-            node.quorum_proxies.tick()
+            node.tick()
         self._end_turns()
         for one, other in list(self._wires):
             self._pass_on(one, other, 1_000_000)

@@ -43,3 +43,24 @@ def test_a_process_that_was_given_up_and_goes_on_is_not_heard(seed: int) -> None
     world.heal()
     world.settle()
     world.check()
+
+
+@pytest.mark.parametrize("seed", range(int(FIRST), int(LAST)))
+def test_sessions_leave_the_old_home_of_a_queue_that_has_mirrors_now(seed: int) -> None:
+    world = World(seed, relays=True)
+    for node in world.nodes.values():
+        world.add_client(node)
+    for number in range(500):
+        world.step()
+        if number >= 200 and world.lots.random() < 0.1:
+            world.learn_of_mirrors()
+    world.move_all()
+    world.relays = False
+    for node in list(world.nodes.values()):  # No session depends on an old home.
+        if world.lots.random() < 0.5:
+            world.restart(node)
+    for _ in range(200):
+        world.step()
+    world.heal()
+    world.settle()
+    world.check()

@@ -442,6 +442,23 @@ def test_a_question_that_was_lost_takes_nothing_of_what_the_next_one_asks_for() 
     assert resume_in(asked)[2].wanted == [(1, 1)]
 
 
+def test_a_session_ends_while_it_waits_for_a_body_and_has_more_to_hand_down() -> None:
+    harness = Harness()
+    harness.lead_here(1)
+    harness.publish(b"one")
+    harness.commit()
+    harness.end.keeps_on_disk = True
+    session = harness.sink.session
+    harness.proxy.command(harness.sink, Get(session))
+    harness.commit()
+    harness.publish(b"two")
+    harness.proxy.command(harness.sink, EndSession(session))
+    for _ in range(3):
+        harness.commit()
+    assert harness.proxy.sessions == set()
+    assert harness.end.machine.length() == 2
+
+
 def test_what_comes_after_a_get_goes_on_when_what_was_got_is_taken_back() -> None:
     harness = Harness(Options(consumer_timeout_ms=100))
     harness.lead_here(3)

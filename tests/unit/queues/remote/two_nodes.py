@@ -2,9 +2,10 @@
 
 from queues.machine.commands import Attach, Command, Settle, consumer_key
 from queues.queue_host import QueueHost
-from queues.remote.home import SessionStubs
+from queues.remote.home import SessionStubs, no_end
+from queues.remote.moving import Movers
 from queues.remote.proxy import Proxies, Proxy, Roams
-from queues.remote.remote_interfaces import Ending
+from queues.remote.remote_interfaces import Ending, FindEnd
 from queues.sessions.credit import CreditSpec
 from tests.unit.queues.fake_node import FakeNode
 from tests.unit.queues.fake_sink import FakeSink, Told
@@ -33,7 +34,12 @@ class TwoNodes:
     """`turn` lets everything pass that is under way, until nothing is."""
 
     def __init__(
-        self, budget_bytes: int = 1 << 30, log_credit: int = 4000, roams: Roams | None = None
+        self,
+        budget_bytes: int = 1 << 30,
+        log_credit: int = 4000,
+        roams: Roams | None = None,
+        find_end: FindEnd = no_end,
+        movers: Movers | None = None,
     ) -> None:
         self.ends = Ends()
         self.home = FakeNode(budget_bytes, log_credit)
@@ -41,11 +47,9 @@ class TwoNodes:
         self.up: list[bytes] = []
         self.down: list[bytes] = []
         self.stubs = SessionStubs(
-            self.hosts.get, lambda p: self.down.append(b"".join(p)), self.ends
+            self.hosts.get, lambda p: self.down.append(b"".join(p)), self.ends, find_end, movers
         )
-        self.proxies = Proxies(
-            lambda parts: self.up.append(b"".join(parts)), self.ends, roams=roams
-        )
+        self.proxies = Proxies(lambda parts: self.up.append(b"".join(parts)), self.ends, 2, roams)
         spec = CreditSpec(400, 200)
         self.proxy = Proxy(UID, "/", "q5", False, False, spec, self.proxies)
         self.proxies.add(self.proxy)
