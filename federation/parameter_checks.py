@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from federation.uris import SEALED, BadUri, obscured, parse_uri
-from queues.definitions.arguments import brief_term
+from queues.definitions.arguments import brief_term, cut
 
 Check = Callable[[str, object], str | None]  # name of the key, its value: the fault
 MANDATORY: Final = True
@@ -86,5 +86,5 @@ def _one_uri(key: str, value: object) -> str | None:
     try:
         parse_uri(value)
     except BadUri as error:
-        return f'"{obscured(value)}" not a valid URI: {error}'
+        return f'"{cut(obscured(value))}" not a valid URI: {error}'
     return None

@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from federation.parameter_checks import MANDATORY, OPTIONAL, Spec, faults_of, number
 from federation.shovel_parameters import uris_of
 from federation.uris import SEALED, BadUri, Uri, obscured
-from queues.definitions.arguments import brief_term
+from queues.definitions.arguments import brief_term, cut
 
 PORTS: Final = {"http": 15672, "https": 15671}
 INTERVAL_S: Final = 1.0
@@ -59,7 +59,7 @@ def _uri(key: str, value: object) -> str | None:
         try:
             parse_http_uri(each)
         except BadUri as error:
-            return f'"{obscured(each)}" not a valid URI of an HTTP API: {error}'
+            return f'"{cut(obscured(each))}" not a valid URI of an HTTP API: {error}'
     return None
 
 

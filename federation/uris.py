@@ -56,7 +56,7 @@ def parse_uri(text: str) -> Uri:
     """BadUri: it is none."""
     parts = _split(text)
     if parts.scheme not in PORTS:
-        raise BadUri(f'{{unexpected_uri_scheme,"{parts.scheme}"}}')
+        raise BadUri(f'{{unexpected_uri_scheme,"{parts.scheme[:40]}"}}')
     try:
         port = parts.port or PORTS[parts.scheme]
     except ValueError:

@@ -56,7 +56,7 @@ from node.definitions.definition_changes import (
 from node.definitions.queue_churn import QueueChanges
 from node.events.authors import Author
 from node.process_identity import ProcessIdentity
-from queues.definitions.arguments import decode_arguments
+from queues.definitions.arguments import cut, decode_arguments
 from queues.definitions.broker_objects import (
     DEFAULT_EXCHANGE,
     RESERVED_PREFIX,
@@ -309,7 +309,7 @@ class Management:
     def _put_exchange(self, name: str, body: object, done: Done) -> None:
         fields = decode_exchange(body)
         if fields.type not in KINDS:
-            raise RequestError(400, f"unknown exchange type '{fields.type}'")
+            raise RequestError(400, f"unknown exchange type '{cut(fields.type)}'")
         _refuse_default(name)
         vhost = self._requester.vhost
         if not self._broker.definitions.has_exchange(vhost, name):

@@ -178,7 +178,8 @@ def inequivalence(
         return inequivalent(key, subject, _valued(key, received), _valued(key, current))
     if key not in received or _is_equivalent(received[key], current[key]):
         return None
-    return inequivalent(key, subject, f"'{shown(received[key])}'", f"'{shown(current[key])}'")
+    given, found = cut(shown(received[key])), cut(shown(current[key]))
+    return inequivalent(key, subject, f"'{given}'", f"'{found}'")
 
 
 def inequivalent(key: str, subject: str, received: str, current: str) -> str:
@@ -190,4 +191,4 @@ def _valued(key: str, arguments: dict[str, object]) -> str:
     if key not in arguments:
         return "none"
     value = arguments[key]
-    return f"the value '{shown(value)}' of type '{type_name(value)}'"
+    return f"the value '{cut(shown(value))}' of type '{type_name(value)}'"

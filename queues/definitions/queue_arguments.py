@@ -17,7 +17,14 @@ from queues.definitions.address_keys import (
     copies_fault,
     ring_fault,
 )
-from queues.definitions.arguments import inequivalence, inequivalent, is_integer, shown, type_name
+from queues.definitions.arguments import (
+    cut,
+    inequivalence,
+    inequivalent,
+    is_integer,
+    shown,
+    type_name,
+)
 
 QUEUE_TYPE: Final = "x-queue-type"
 CLASSIC: Final = "classic"
@@ -74,7 +81,9 @@ def redeclare_fault(
     """The sentence for the first argument of the table that differs; None if all agree."""
     new_type, old_type = received.get(QUEUE_TYPE, CLASSIC), current.get(QUEUE_TYPE, CLASSIC)
     if new_type != old_type:
-        return inequivalent(QUEUE_TYPE, subject, f"'{shown(new_type)}'", f"'{shown(old_type)}'")
+        return inequivalent(
+            QUEUE_TYPE, subject, f"'{cut(shown(new_type))}'", f"'{cut(shown(old_type))}'"
+        )
     for rule in RULES:
         fault = inequivalence(rule.name, subject, received, current)
         if fault is not None:

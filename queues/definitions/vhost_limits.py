@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from queues.definitions.arguments import term
+from queues.definitions.arguments import brief_term
 from queues.definitions.broker_objects import Parameter
 
 VHOST_LIMITS: Final = "vhost-limits"
@@ -57,8 +57,8 @@ def user_limit(parameters: Mapping[tuple[str, str], Parameter], user: str, name:
 def limit_fault(known: tuple[str, ...], name: str, value: object) -> str | None:
     """Why the limit cannot be set; None if it can."""
     if name not in known:
-        return f"Unrecognised terms [{{{term(name)},{term(value)}}}] in limits"
+        return f"Unrecognised terms [{{{brief_term(name)},{brief_term(value)}}}] in limits"
     is_number = isinstance(value, int) and not isinstance(value, bool)
     if not is_number or abs(int(str(value))) > NUMBER_MAX:
-        return f"{name} should be a number, actually was {term(value)}"
+        return f"{name} should be a number, actually was {brief_term(value)}"
     return None

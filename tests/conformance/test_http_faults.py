@@ -409,3 +409,38 @@ def test_the_node_has_logged_no_fault_of_its_own(node: Node, line: Line) -> None
     """The last test: nothing above was more than a refusal."""
     assert line.ask("GET", "/api/health/checks/alarms")[0] == 200
     assert "Traceback" not in node.log()
+
+
+LENGTHY = 100_000 * "a"
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "body"),
+    [
+        ("PUT", "/queues/%2F/new", {"durable": LENGTHY}),
+        ("PUT", "/exchanges/%2F/new", {"type": LENGTHY}),
+        ("PUT", "/policies/%2F/new", {"pattern": "", "definition": {"ha-mode": LENGTHY}}),
+        ("PUT", "/policies/%2F/new", {"pattern": "", "definition": {LENGTHY: 1}}),
+        ("PUT", "/parameters/federation-upstream/%2F/new", {"value": {"uri": LENGTHY}}),
+        ("PUT", "/parameters/shovel/%2F/new", {"value": {"src-uri": LENGTHY}}),
+        ("PUT", "/permissions/%2F/guest", {"configure": f"({LENGTHY}", "read": "", "write": ""}),
+        ("PUT", "/vhosts/new", {"default_queue_type": LENGTHY}),
+        ("PUT", "/vhost-limits/%2F/max-queues", {"value": LENGTHY}),
+    ],
+)
+def test_an_answer_quotes_the_begin_of_a_long_value(
+    api: HttpApi, method: str, target: str, body: dict[str, object]
+) -> None:
+    status, answer = api.ask(method, target, body)
+    assert status == 400
+    assert 100 * "a" in str(answer) and len(str(answer)) < 1_000
+
+
+def test_a_redeclaration_quotes_the_begin_of_a_long_argument(api: HttpApi) -> None:
+    arguments = {"x-dead-letter-exchange": "amq.fanout", "x-dead-letter-routing-key": "short"}
+    declared = {"durable": True, "arguments": arguments}
+    api.put("/queues/%2F/with-key", declared)
+    arguments["x-dead-letter-routing-key"] = LENGTHY
+    status, answer = api.ask("PUT", "/queues/%2F/with-key", declared)
+    assert status == 400
+    assert 100 * "a" in str(answer) and len(str(answer)) < 1_000

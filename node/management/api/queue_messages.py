@@ -27,7 +27,7 @@ from node.operations.operator_session import QueueGone
 from node.operations.peeking import COUNT_MAX, PAYLOAD_MAX, Peeked, PeekFailed
 from node.operations.redriving import COUNT_MAX as REDRIVEN_MAX
 from node.operations.redriving import Order, Permit, Redriven
-from queues.definitions.arguments import term
+from queues.definitions.arguments import brief_term
 from queues.definitions.broker_objects import Queue
 from warren.wire.amqp091.properties import BasicProperties, decode_properties
 
@@ -158,7 +158,7 @@ def filter_in(body: Body) -> MessageFilter | None:
     if given is None:
         return None
     if not isinstance(given, dict):
-        raise ApiError.bad_request(f"filter should be a map, actually was {term(given)}")
+        raise ApiError.bad_request(f"filter should be a map, actually was {brief_term(given)}")
     unknown = sorted(given.keys() - KNOWN)
     if unknown:
         raise ApiError.bad_request(f"filter: unknown: {', '.join(unknown)}")
@@ -184,7 +184,7 @@ KNOWN: Final = frozenset((*TEXTS, "headers", "properties"))
 def table_in(body: Body, key: str) -> Body:
     value = body.get(key, {})
     if not isinstance(value, dict):
-        raise ApiError.bad_request(f"{key} should be a map, actually was {term(value)}")
+        raise ApiError.bad_request(f"{key} should be a map, actually was {brief_term(value)}")
     return value
 
 

@@ -19,6 +19,7 @@ from node.management.rows.rates import QUEUE_STATS, VHOST, Measured, Ranges, put
 from node.management.rows.sampling import parse_ranges
 from node.management.rows.vhost_columns import VHOST_COLUMNS, DefinedVhost
 from node.management.rows.view import VhostView
+from queues.definitions.arguments import cut
 from queues.definitions.broker_objects import Uid, VhostEntry
 from queues.definitions.metadata.commands import DeclareVhost, SetPermissions
 from queues.definitions.queue_arguments import CLASSIC, QUORUM
@@ -166,7 +167,7 @@ def vhost_command(name: str, body: Body, old: VhostEntry) -> DeclareVhost:
         # Exports may name the module that makes such queues.
         kind = kind.removeprefix("rabbit_").removesuffix("_queue")
     if kind and kind not in TYPES:
-        raise ApiError.bad_request(f"Unsupported default queue type: {kind}")
+        raise ApiError.bad_request(f"Unsupported default queue type: {cut(str(kind))}")
     return DeclareVhost(
         name,
         text(body, "description", old.description),

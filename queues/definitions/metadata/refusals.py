@@ -10,6 +10,7 @@ import msgspec
 from queues.addresses.limits import KEYS, arguments_fault
 from queues.definitions import retroactive
 from queues.definitions.arguments import (
+    cut,
     decode_arguments,
     encode_arguments,
     inequivalence,
@@ -53,7 +54,7 @@ def no_vhost(name: str) -> Refused:
 def exchange_declare_refusal(vhost: VHost, command: commands.DeclareExchange) -> Refused | None:
     """Whether there is such an exchange already or not."""
     if command.type not in KINDS:
-        return _precondition(f"unknown exchange type '{command.type}'")
+        return _precondition(f"unknown exchange type '{cut(command.type)}'")
     if command.name == DEFAULT_EXCHANGE:
         return ON_DEFAULT_EXCHANGE
     old = vhost.exchanges.get(command.name)
