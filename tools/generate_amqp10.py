@@ -1,4 +1,4 @@
-"""Writes descriptors.py and performatives.py of warren/wire/amqp10 from the published AMQP 1.0.
+"""Writes descriptors.py and performatives.py of warren/wire/amqp10/codec from the published AMQP 1.0.
 
     python tools/generate_amqp10.py [FOLDER WITH THE XML]
 
@@ -15,7 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 SPECS = ROOT / "tools" / "specs" / "amqp-1-0"
-PACKAGE = ROOT / "warren" / "wire" / "amqp10"
+PACKAGE = ROOT / "warren" / "wire" / "amqp10" / "codec"
 PARTS = ("transport", "messaging", "transactions", "security")
 NAMESPACE = "{http://www.amqp.org/schema/amqp.xsd}"
 

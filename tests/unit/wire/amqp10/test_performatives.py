@@ -83,7 +83,7 @@ def refusal(data: bytes) -> tuple[str, str]:
 @pytest.mark.source
 def test_the_generated_files_are_current() -> None:
     for name, text in generator().generate(XML).items():
-        assert (ROOT / "warren" / "wire" / "amqp10" / name).read_text("utf-8") == text
+        assert (ROOT / "warren" / "wire" / "amqp10" / "codec" / name).read_text("utf-8") == text
 
 
 @pytest.mark.source
