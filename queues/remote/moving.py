@@ -34,18 +34,19 @@ class Taker:
 
 @final
 class Moved:
-    """A session that was handed over. `number`: of its last command, which is applied; 0: it has
-    given none. `wanted`: by consumer, the delivery_seq of the first delivery whose body its node
-    does not have, if there is one."""
+    """A session that was handed over. `number`: of its last command; 0: it has given none. A leader
+    of `term` or a later one has applied that. `wanted`: by consumer, the delivery_seq of the first
+    delivery whose body its node does not have, if there is one."""
 
     def __init__(self, number: i64, takers: dict[int, Taker], wanted: dict[int, int]) -> None:
         self.number: i64 = number
+        self.term: i64 = 0
         self.takers = takers
         self.wanted = wanted
 
     def numbers(self) -> list[int]:
         """As the item MOVED has it."""
-        found = [int(self.number)]
+        found = [int(self.number), int(self.term)]
         for number, taker in self.takers.items():
             flags = ATTACHED_BIT if taker.attached else 0
             flags |= GONE_BIT if taker.gone else 0
@@ -58,11 +59,11 @@ class Moved:
 
 def moved_in(numbers: Sequence[int]) -> Moved:
     """The other way round. ValueError: it makes no sense."""
-    if len(numbers) % COLUMNS_OF_CONSUMER != 1 or numbers[0] < 0:
+    if len(numbers) % COLUMNS_OF_CONSUMER != 2 or min(numbers[:2]) < 0:
         raise ValueError(f"a session that moves in {len(numbers)} numbers")
     takers: dict[int, Taker] = {}
     wanted: dict[int, int] = {}
-    for at in range(1, len(numbers), COLUMNS_OF_CONSUMER):
+    for at in range(2, len(numbers), COLUMNS_OF_CONSUMER):
         number, first, next_seq, timeout_ms, flags = numbers[at : at + COLUMNS_OF_CONSUMER]
         if not 0 < first <= next_seq:
             raise ValueError(f"a consumer that wants delivery {first} of {next_seq}")
@@ -74,7 +75,9 @@ def moved_in(numbers: Sequence[int]) -> Moved:
         takers[number] = taker
         if first < next_seq:
             wanted[number] = first
-    return Moved(numbers[0], takers, wanted)
+    moved = Moved(numbers[0], takers, wanted)
+    moved.term = numbers[1]
+    return moved
 
 
 class Mirrored(Protocol):

@@ -278,6 +278,7 @@ class QuorumProxy:
             return Moved(0, {}, {})
         moved = remote_session.hand_over()
         if moved is not None:
+            moved.term = self.term
             self.over(remote_session)
         return moved
 

@@ -46,6 +46,7 @@ from queues.remote.proxy import Tie
 from queues.remote.remote_interfaces import WINDOW_BYTES, HomeEnd
 from queues.sessions.credit import CreditActor
 
+FAR: Final = 1 << 62
 TAKEN_BYTES: Final = WINDOW_BYTES // 4  # looked at, and told to the leader at once
 
 
@@ -180,7 +181,7 @@ class RemoteSession:
         self._wanted: i64 = 0  # the session waits for this message; 0: for none
         self._ended = False
         self._joins = False  # `_next` is not known yet
-        self._moves = False  # another node has numbered its commands, and is to hand it over
+        self._least_term: i64 = 0  # of a leader that has applied what another node numbered
         self._inspects: deque[int] = deque()  # not answered: each waits for this command
         self._inspecting = False  # the leader that there is was asked for the first of them
 
@@ -278,17 +279,16 @@ class RemoteSession:
     def wait_for_move(self) -> None:
         """Keep what the session hands down until another node has handed it over (`go_on`)."""
         self._used = True
-        self._moves = True
+        self._least_term = FAR
 
     def go_on(self, moved: Moved, tie: Tie) -> None:
         """It was handed over, and `tie` has what has come for it and was not looked at yet."""
-        base = moved.number
-        self._moves = False
+        self._least_term = moved.term
         for kept in self._kept:
-            kept.number += base
-        self._inspects = deque([number + int(base) for number in self._inspects])
-        self._next += base
-        self._applied = base
+            kept.number += moved.number
+        self._inspects = deque([each + int(moved.number) for each in self._inspects])
+        self._next += moved.number
+        self._applied = moved.number
         self._published = max(self._published, tie.published)
         self._confirmed = tie.confirmed
         self._takers.update(moved.takers)
@@ -508,7 +508,7 @@ class RemoteSession:
 
     def resume(self) -> None:
         """There is a leader that does not know how far the stream has come."""
-        if self._moves:
+        if self._home.term < self._least_term:
             return
         self.close()
         self.is_refused = False

@@ -87,8 +87,10 @@ class Client:
 
     @property
     def is_settled(self) -> bool:
-        """It waits for nothing."""
-        waits = self._unseen or self._seen or self._expected
+        """It waits for nothing. What a cancelled consumer had may be taken back without a word
+        while its process is suspended; what is still held keeps the queue from its rest."""
+        unseen = [seq for number, seq in self._unseen if number in self.consumers]
+        waits = unseen or self._seen or self._expected
         return self.confirmed == self.published and not waits
 
     def state(self) -> str:

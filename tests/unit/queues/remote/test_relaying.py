@@ -273,11 +273,14 @@ def test_what_a_session_takes_along_survives_its_bytes() -> None:
     gone.next_seq = 7
     active.active = True
     moved = Moved(9, {1: gone, 2: active}, {1: 4})
+    moved.term = 6
     (item,) = take_items(put_moved(UID, Relayed().sink.session, moved))
-    assert list(item.numbers) == [9, 1, 4, 7, -1, 3, 2, 1, 1, 500, 4]
+    assert list(item.numbers) == [9, 6, 1, 4, 7, -1, 3, 2, 1, 1, 500, 4]
 
 
-@pytest.mark.parametrize("numbers", [(), (1, 2), (-1,), (3, 1, 5, 4, 0, 0), (3, 1, 0, 4, 0, 0)])
+@pytest.mark.parametrize(
+    "numbers", [(), (1,), (-1, 0), (1, 2, 3), (3, 0, 1, 5, 4, 0, 0), (3, 0, 1, 0, 4, 0, 0)]
+)
 def test_a_session_that_moves_without_sense_is_refused(numbers: tuple[int, ...]) -> None:
     relayed = in_use()
     data = put_head(MOVED, UID, relayed.sink.session) + len(numbers).to_bytes(4, "little")
