@@ -1,4 +1,4 @@
-"""Writes descriptors.py and performatives.py of warren/wire/amqp10/codec from the published AMQP 1.0.
+"""Writes descriptors.py and performatives.py of warren/wire/amqp10/codec from the published XML.
 
     python tools/generate_amqp10.py [FOLDER WITH THE XML]
 
