@@ -62,6 +62,7 @@ from warren.wire.errors import ProtocolError, ReplyCode
 
 WINDOW: Final = 2048  # messages that an unlimited consumer may have waiting here
 HEAD_SLACK: Final = 256
+CONVERTED_BYTES: Final = 4096  # a message takes as long to convert as that many bytes to write
 QUORUM_PREFETCH: Final = 2000  # what no limit means for a consumer of a quorum queue
 ACQUIRED_COUNT: Final = b"x-acquired-count"
 DELIVERY_COUNT: Final = b"x-delivery-count"
@@ -384,7 +385,8 @@ class Deliveries:
         return len(self._pending) > self._head
 
     def write(self, budget: i64) -> i64:
-        """Write waiting deliveries of about `budget` bytes; return how many bytes that were."""
+        """Write waiting deliveries of about `budget` bytes; return how many bytes that were.
+        Messages of AMQP 1.0, which are converted, count as CONVERTED_BYTES at least."""
         written: i64 = 0
         while self._head < len(self._pending) and written < budget:
             pending = self._pending[self._head]
@@ -396,7 +398,11 @@ class Deliveries:
             chunk = view.chunk
             index: i64 = view.index
             count = messages_within(chunk, index, view.count, budget - written)
-            written += self._write_run(pending, chunk, index, count)
+            cost: i64 = 0
+            if chunk.format_tag != FORMAT_091:
+                count = min(count, max((budget - written) // CONVERTED_BYTES, 1))
+                cost = count * CONVERTED_BYTES
+            written += max(self._write_run(pending, chunk, index, count), cost)
             if count == pending.count:
                 self._head += 1
             else:

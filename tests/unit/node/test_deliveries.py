@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from node.amqp091.deliveries import (
+    CONVERTED_BYTES,
     QUORUM_PREFETCH,
     WINDOW,
     Consumer091,
@@ -16,6 +17,7 @@ from node.amqp091.deliveries import (
 )
 from node.amqp091.transaction import Transaction
 from node.oversized import OversizedHeaders
+from queues.conversion.chunks import names_for
 from queues.machine.commands import (
     ACCEPT,
     FAIL,
@@ -28,7 +30,7 @@ from queues.machine.commands import (
     Detach,
     Settle,
 )
-from queues.message import FORMAT_091, Chunk
+from queues.message import FORMAT_091, FORMAT_10, Chunk
 from queues.sessions.counts import Counts
 from queues.sessions.publishing import Held
 from tests.unit.queues.fake_queue import FakeQueue
@@ -41,6 +43,7 @@ from warren.wire.amqp091.deliver import fitting_headers, header_frame_bytes
 from warren.wire.amqp091.events import Settles
 from warren.wire.amqp091.methods import BasicDeliver, decode_method
 from warren.wire.amqp091.properties import BasicProperties, decode_properties
+from warren.wire.amqp10.transfers import store
 from warren.wire.errors import ProtocolError
 
 BOUNDED = settings(max_examples=200, deadline=None, database=None)
@@ -556,6 +559,19 @@ def test_a_run_is_cut_where_the_budget_ends_but_never_to_nothing(
     chunk = chunk_of([b"x" * size for size in sizes])
     fits = [n for n in range(1, len(sizes) + 1) if sum(sizes[:n]) <= budget]
     assert messages_within(chunk, 0, len(sizes), budget) == max(fits, default=1)
+
+
+def test_a_turn_converts_few_messages_of_the_other_protocol() -> None:
+    channel = new_channel()
+    consumer = channel.consume()
+    whole = [store(b"\x00\x53\x75\xa0\x01x")] * 64  # one data section
+    channel.queues[1].stored[:] = [
+        (1, Chunk(FORMAT_10, b"".join(whole), 0, table(whole, 0), 0, names_for("", b"q")))
+    ]
+    channel.deliver(consumer.number, 1, 64)
+    first = channel.write(budget=4 * CONVERTED_BYTES)
+    assert [body for *_, body in first] == 4 * [b"x"]
+    assert len(channel.write()) == 60
 
 
 def test_a_message_with_too_large_a_header_frame_is_rejected_and_those_around_it_written() -> None:
