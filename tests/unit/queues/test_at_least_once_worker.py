@@ -4,6 +4,8 @@ from itertools import pairwise
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
+import pytest
+
 from queues.dead_lettering.at_least_once_worker import AtLeastOnceWorker
 from queues.hosts.host_interfaces import Steppable, Steps, Waking
 from queues.machine.commands import Command, ReleaseDeadLetters, SessionId
@@ -18,6 +20,8 @@ from tests.unit.wire.frames import message
 
 if TYPE_CHECKING:
     from queues.hosts.queue_core import QueueCore
+
+pytestmark = pytest.mark.source  # Compiled code takes no other object for a QueueCore.
 
 REJECTED = next(number for number, name in DEATHS.items() if name == "rejected")
 
