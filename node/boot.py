@@ -415,7 +415,15 @@ class Node:
             return False
 
     async def _is_defined(self) -> bool:
-        """Wait for the definitions; False: the node is to stop."""
+        """Wait for the definitions, and have the queues begin with them; False: the node is to
+        stop."""
+        if not await self._knows_definitions():
+            return False
+        await self.broker.policies.settled()
+        return await finished(self.broker.steps.release(), self._stopping)
+
+    async def _knows_definitions(self) -> bool:
+        """Wait for them; False: the node is to stop."""
         current = self._cluster.current
         is_known = self.broker.metadata.roster.cluster_id != 0
         seconds = self._config.cluster.minority_wait_ms / 1000 if is_known else None
@@ -446,6 +454,7 @@ class Node:
             self._streams,
         )
         broker = self.broker = self._make_broker()
+        broker.steps.hold()
         broker.changes.load()
         self._read_log()
         if collects:

@@ -105,6 +105,7 @@ class ChangeFollower:
         if self._counts(queue):
             self.churn.count(change)
         if isinstance(change, Added):
+            self._policies.added(queue.uid)
             self._queues.added(queue)
         elif isinstance(change, Removed):
             self._remove_queue(queue)

@@ -1,11 +1,14 @@
 """What the hosts of queues ask of their node: steps, timers, bodies (`Steps` of their interfaces).
 
 Marks hosts for a turn of the loop, wakes them by timers, reads bodies back for them, deletes queues
-that are unused, and tells operators of slow consumers.
+that are unused, and tells operators of slow consumers. At a start it holds the hosts until the
+definitions are known: those that were saved may be older than the log has them, and by older
+policies messages would be dropped, or die without the exchange that is to get them.
 """
 
+import asyncio
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, final
 
 from node.events.event_sources import tell_slow_consumer
 from node.events.events import Events
@@ -42,6 +45,18 @@ class BodyLog(Protocol):
     def pending_bytes(self) -> int: ...
 
 
+@final
+class Begun:
+    """Stands behind the hosts that were held, and is stepped when they were."""
+
+    def __init__(self, done: asyncio.Future[None]) -> None:
+        self._done = done
+
+    def step(self, now_ms: int) -> None:
+        if not self._done.done():
+            self._done.set_result(None)
+
+
 class HostSteps:
     """See the module. All methods run on the loop thread."""
 
@@ -64,12 +79,32 @@ class HostSteps:
         self._metadata = metadata
         self._events = events
         self._propose = propose
+        # To be stepped once the definitions are known, each once; None: they are.
+        self._held: dict[Steppable, None] | None = None
+
+    def hold(self) -> None:
+        """The node starts: step no host before `release`."""
+        self._held = {}
+
+    async def release(self) -> None:
+        """The definitions are known, and all hosts configured: return once all were stepped."""
+        held, self._held = self._held or {}, None
+        done = asyncio.get_running_loop().create_future()
+        for host in [*held, Begun(done)]:
+            self._turn.mark_host(host)
+        await done
 
     def mark_host(self, host: Steppable) -> None:
-        self._turn.mark_host(host)
+        if self._held is None:
+            self._turn.mark_host(host)
+        else:
+            self._held[host] = None
 
     def mark_host_later(self, host: Steppable) -> None:
-        self._turn.mark_host_later(host)
+        if self._held is None:
+            self._turn.mark_host_later(host)
+        else:
+            self._held[host] = None
 
     def wake_host(self, host: Waking, due_ms: int) -> None:
         self._timers.wake(host, due_ms)

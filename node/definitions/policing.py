@@ -67,6 +67,12 @@ class PolicyKeeper:
             self.apply_to_exchange(exchange)
         self._waiting.extend(queue.uid for queue in found.queues.values())
 
+    def added(self, uid: int) -> None:
+        """A queue is about to be added, and `go_on` is next. After a crash it may have a host
+        already, for the log has its messages: that host began without its policies."""
+        if uid in self._queues.hosts.awake or uid in self._quorum_queues.members:
+            self._waiting.append(uid)
+
     def begin(self) -> None:
         """The node starts: bring quorum queues what the last run did not, and log what is stored
         without effect."""

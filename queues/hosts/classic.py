@@ -21,6 +21,7 @@ from queues.hosts.queue_core import LAZY, QueueCore
 from queues.hosts.session_users import Users
 from queues.machine.commands import (
     Command,
+    Configure,
     EndSession,
     Enqueue,
     Numbered,
@@ -95,6 +96,7 @@ class ClassicHost:
         self._id_log: IdLog | None = None  # once the queue remembers ids
         self._delay_log: DelayLog | None = None  # once the queue delays messages
         self._is_over = False  # and its core has another host
+        self._is_recovered = False  # and was not stepped since
         self.numbered_end: NumberedEnd | None = None  # the queue had mirrors, and sessions do
 
     @property
@@ -206,7 +208,17 @@ class ClassicHost:
             self._shift_end = FAR  # What is in the queue follows, in slices.
             self._mark_self()
         core.dead_letter_to(dead_letter_publisher)
+        if self._is_recovered:
+            self._drop_configures()
         self._reconfigure(core.wanted(options))
+
+    def _drop_configures(self) -> None:
+        """At a start policies change as the log has them: the earlier ones must not act now."""
+        core = self.core
+        core.options = core.machine.options
+        commands = self._commands
+        if commands is not None:
+            self._commands = [each for each in commands if not isinstance(each, Configure)]
 
     def _reconfigure(self, options: Options) -> None:
         core = self.core
@@ -234,6 +246,8 @@ class ClassicHost:
         if core.is_gone or self._is_over:
             return
         machine = core.machine
+        if self._is_recovered:
+            self._begin_recovered(now_ms)
         commands = self._commands
         if commands is not None:
             self._commands = None
@@ -485,19 +499,38 @@ class ClassicHost:
         """All chunks are there: make the messages ready. `mark`: the delivered mark in the log."""
         core = self.core
         core.restore(last_seq, redelivered_upto)
+        self._is_recovered = True
         self._mark = mark
         core.reading.mark_durable(mark)
-        if self._delay_log is not None:
-            self._delay_log.restore(core.machine)
         if core.machine.options.expires_ms >= 0:
             self._hand_down(Tick())  # The time until it expires begins again.
         self._mark_self()
 
+    def _begin_recovered(self, now_ms: i64) -> None:
+        """The first step behind a recovery. The machine was made with the definitions that were
+        saved, and they are known as the log has them now: nothing expires or is forgotten by the
+        older ones, and then the queue gets the ids and delays that the log has."""
+        self._is_recovered = False
+        machine = self.core.machine
+        commands = [] if self._commands is None else self._commands
+        first: list[Command] = [each for each in commands if isinstance(each, Configure)]
+        if len(first) > 0:
+            self._commands = [each for each in commands if not isinstance(each, Configure)]
+            delay_log, self._delay_log = self._delay_log, None  # It has yet to be read.
+            machine.due_ms = FAR  # `Configure` finds out.
+            self._apply(first, NO_CHUNKS, now_ms)
+            self._delay_log = delay_log
+        if self._id_log is not None:
+            self._id_log.restore(machine.known_ids)
+        if self._delay_log is not None:
+            self._delay_log.restore(machine)
+
     def ids_found(self, index: int, content: bytes) -> None:
-        """The log has these ids of an earlier process; called in ascending order."""
+        """The log has these ids of an earlier process; called in ascending order, before
+        `recovered`. The queue remembers them when it is stepped."""
         if self._id_log is None:
             self._id_log = IdLog(self.uid, self._journal)
-        self._id_log.restore(self.core.machine.known_ids, index, content)
+        self._id_log.found(index, content)
 
     def delays_found(self, index: int, content: bytes) -> None:
         """The log has these delays of an earlier process; called in ascending order, before

@@ -37,6 +37,7 @@ class IdLog:
         self._journal = journal
         self._entries: deque[tuple[int, int]] = deque()
         self._index = 0  # of the last entry
+        self._found: list[tuple[int, bytes]] = []  # by a recovery: entries and their rows
         self.last_message: i64 = 0  # the highest one whose id is in the log
 
     def write(self, fresh: list[Fresh]) -> None:
@@ -62,15 +63,21 @@ class IdLog:
             self._journal.release_entries(self._owner, self._index)
             self._entries.clear()
 
-    def restore(self, known: KnownIds | None, index: int, content: bytes) -> None:
+    def found(self, index: int, content: bytes) -> None:
         """An entry that an earlier process has left; called in ascending order."""
         self._index = index
-        if len(content) % ROW.size == 0 and known is not None:
-            for seq, digest in iter_unpack(ROW.format, content):
-                self.last_message = max(self.last_message, i64(seq))
-                if not known.knows(digest, 0):
-                    known.remember(digest, 0, 0)
-        self._entries.append((index, 0 if known is None else known.last))
+        self._found.append((index, content))
+
+    def restore(self, known: KnownIds | None) -> None:
+        """It is known how many ids the queue remembers: have it remember those that were found."""
+        for index, content in self._found:
+            if len(content) % ROW.size == 0 and known is not None:
+                for seq, digest in iter_unpack(ROW.format, content):
+                    self.last_message = max(self.last_message, i64(seq))
+                    if not known.knows(digest, 0):
+                        known.remember(digest, 0, 0)
+            self._entries.append((index, 0 if known is None else known.last))
+        self._found = []
 
 
 def logged(fresh: list[Fresh], runs: list[tuple[int, int]]) -> list[Fresh]:

@@ -321,9 +321,18 @@ class QuorumMember:
 
     def _follow_options(self) -> None:
         """Have all members follow what the definitions say and consumers need, if this leads."""
+        if len(self._stepped) > 0 and self._stepped[0].now_ms == UNTIMED:
+            return  # The first batch of the term is yet to begin.
         if self.term > 0 and not self.core.options.same(self.core.wanted(self.options)):
             self._commands.append(self._configuration())
             self._mark()
+
+    def _configure_first(self, batch: Batch) -> None:
+        """Not before the leader is stepped: at a start the node steps no queue before it knows the
+        definitions, and with older ones members would forget ids and drop messages."""
+        machine = self.core.machine
+        if machine.next_seq == 1 or not machine.options.same(self.core.wanted(self.options)):
+            batch.commands.append(self._configuration())
 
     def _configuration(self) -> Configure:
         """Bodies of what is promised are in the store; of what is only handed down, here."""
@@ -364,6 +373,7 @@ class QuorumMember:
             waiting = self._stepped[0]  # The first of its term, or what the group did not take.
             if waiting.now_ms == UNTIMED:
                 waiting.now_ms = now_ms
+                self._configure_first(waiting)
             self._journal.entry(self)
             return
         self._commands.extend(self.core.evaluated(self, self._next_seq - 1))
@@ -589,7 +599,6 @@ class QuorumMember:
     def _take_over(self, term: i64) -> None:
         """All that older leaders have committed is applied here."""
         machine = self.core.machine
-        is_new = machine.next_seq == 1
         self.term = term
         self._next_seq = term << TERM_SHIFT | 1
         self.core.options = machine.options
@@ -600,8 +609,6 @@ class QuorumMember:
             commands.extend(self._sweep())
         if has_lost:
             commands.append(DropLost(self.bodies.lost_below(machine.next_seq)))
-        if is_new or not machine.options.same(self.core.wanted(self.options)):
-            commands.append(self._configuration())
         self._stepped.append(Batch(UNTIMED, self._next_seq, commands))
         self._mark()
         if machine.pending_dead_letters.count > 0:

@@ -9,8 +9,6 @@ from tests.conformance.broker import GUEST, Broker, ready_count
 from tests.conformance.http_api import HttpApi
 from warren.testing import Node
 
-LOST = pytest.mark.xfail(reason="the policy is known after the ids were read", strict=True)
-
 
 @pytest.fixture
 def node() -> Iterator[Node]:
@@ -18,13 +16,8 @@ def node() -> Iterator[Node]:
         yield found
 
 
-@pytest.mark.parametrize(
-    ("kind", "by_policy"),
-    [
-        *(("classic", False), ("quorum", False), ("stream", False), ("stream", True)),
-        *(pytest.param("classic", True, marks=LOST), pytest.param("quorum", True, marks=LOST)),
-    ],
-)
+@pytest.mark.parametrize("kind", ["classic", "quorum", "stream"])
+@pytest.mark.parametrize("by_policy", [False, True])
 def test_a_message_with_a_known_id_is_confirmed_and_dropped(
     node: Node, kind: str, by_policy: bool
 ) -> None:

@@ -56,19 +56,27 @@ def logged(harness: Harness) -> list[tuple[int, list[tuple[int, int, int]]]]:
 
 
 def restarted(
-    entries: list[tuple[int, list[tuple[int, int, int]]]], count: int, delay_ms: int = DELAY_MS
+    entries: list[tuple[int, list[tuple[int, int, int]]]],
+    count: int,
+    delay_ms: int = DELAY_MS,
+    is_known: bool = True,
 ) -> Harness:
-    """A new process that finds `count` messages and these entries."""
+    """A new process that finds `count` messages and these entries. `is_known`: it knows the policy
+    before it reads them."""
     again = harness_with(delay_ms)
     chunk = again.publish([b"%d" % number for number in range(count)])
     again.host = again.node.queue(UID)
     settings = AddressSettings(redelivery_ms=delay_ms, redelivery_multiplier=2000)
-    again.host.configure(Options(address=settings if delay_ms else None), 0, None)
-    again.node.turn()
+    options = Options(address=settings if delay_ms else None)
+    if is_known:
+        again.host.configure(options, 0, None)
+        again.node.turn()
     for index, rows in entries:
         again.host.delays_found(index, b"".join(ROW.pack(*row) for row in rows))
     again.host.core.recover(chunk, 1, [(1, count)], b"", again.node.now_ms)
     again.host.recovered(count, 0, 0)
+    if not is_known:
+        again.host.configure(options, 0, None)
     again.node.turn()
     return again
 
@@ -98,10 +106,11 @@ def test_transient_queue_and_queue_without_delays_write_nothing() -> None:
     assert logged(harness) == []
 
 
-def test_wait_goes_on_after_a_restart_and_the_next_one_is_longer() -> None:
+@pytest.mark.parametrize("is_known", [True, False])
+def test_wait_goes_on_after_a_restart_and_the_next_one_is_longer(is_known: bool) -> None:
     harness = consumed(2)
     returned(harness, 1)
-    again = restarted(logged(harness), 2)
+    again = restarted(logged(harness), 2, is_known=is_known)
     assert again.host.ready_count == 1
     again.attach(1, 2)
     again.turn()

@@ -106,6 +106,7 @@ def restarted(harness: Harness, limit: int) -> Harness:
     for _, _, index, content in entries:
         assert isinstance(index, int) and isinstance(content, bytes)
         again.host.ids_found(index, content)
+    again.host.recovered(0, 0, 0)
     return again
 
 
@@ -143,3 +144,21 @@ def test_ids_that_a_crash_has_kept_from_the_log_are_read_from_the_messages() -> 
     assert logged(again.node.log.take()[0]) == [(1, digest("c"))]
     publish(again, messages("c"))
     assert left_of(again.host) == 1
+
+
+def test_ids_are_kept_while_the_policy_that_asks_for_them_is_not_known() -> None:
+    harness = harness_with(10)
+    publish(harness, messages("a", "b"))
+    again = Harness()
+    for record in harness.node.log.take():
+        if record[0] == "entry":
+            _, _, index, content = record
+            assert isinstance(index, int) and isinstance(content, bytes)
+            again.host.ids_found(index, content)
+    again.host.recovered(0, 0, 0)
+    for limit in (10, 0, 10):  # The definitions are applied as the log has them.
+        again.host.configure(Options(address=AddressSettings(id_cache_size=limit)), 0, None)
+    again.turn()
+    publish(again, messages("a", "b", "c"))
+    assert left_of(again.host) == 1
+    assert again.node.log.released_entries == {}
