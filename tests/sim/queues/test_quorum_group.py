@@ -7,6 +7,9 @@ import os
 
 import pytest
 
+from queues.machine.address_settings import AddressSettings
+from queues.machine.options import Options
+from raft.ready import Lead
 from tests.sim.queues.group_world import START_MS, GroupWorld
 
 FIRST, _, LAST = os.environ.get("WARREN_SIM_SEEDS", "0:12").partition(":")
@@ -69,3 +72,27 @@ def test_group_grows_from_one_member_to_three_and_shrinks_to_one(seed: int) -> N
     world.want([world.random.choice(world.wanted)])
     world.run(STEPS // 4)
     world.drain()
+
+
+def test_a_leader_decides_on_its_options_when_it_is_stepped_first() -> None:
+    """At a start it may lead before its node knows the policies: members forget no ids by that."""
+    world = GroupWorld(0, 1)
+    world.is_steady = True
+    world.run_until("a leader", world.has_leader)
+    leader = world.find_leader()
+    assert leader is not None and leader.member is not None
+    member, machine = leader.member, leader.member.core.machine
+    stale = machine.options
+    limit = AddressSettings(id_cache_size=10)
+    wanted = Options(stale.levels, counts_deliveries=stale.counts_deliveries, address=limit)
+    member.configure(wanted, None)
+    world.run_until("it remembers ids", lambda: machine.known_ids is not None)
+    known, term = machine.known_ids, int(member.term)
+    index = member.applied_index
+    member.lead(Lead(term, 0, False))
+    member.configure(stale, None)
+    member.lead(Lead(term, leader.number, True))
+    for options in (wanted, stale, wanted):
+        member.configure(options, None)
+    world.run_until("the first entry of the term", lambda: member.applied_index > index)
+    assert machine.known_ids is known
