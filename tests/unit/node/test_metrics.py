@@ -284,9 +284,9 @@ def test_ten_thousand_queues_hold_up_no_turn() -> None:
         async def watch() -> None:
             nonlocal longest_s
             while True:
-                before = time.perf_counter()
+                before = time.process_time()
                 await asyncio.sleep(0)
-                longest_s = max(longest_s, time.perf_counter() - before)
+                longest_s = max(longest_s, time.process_time() - before)
 
         watcher = asyncio.get_running_loop().create_task(watch())
         status, text = await call("/metrics/per-object")
@@ -295,7 +295,7 @@ def test_ten_thousand_queues_hold_up_no_turn() -> None:
         assert text.count("rabbitmq_queue_messages{") == 10_000
 
     with_meter(test, many)
-    assert longest_s < 0.5  # 20 ms on a quiet machine; all in one piece would be a second.
+    assert longest_s < 0.5  # Of CPU: 20 ms; all in one piece would be a second.
 
 
 def numbers_of(columns: Columns[int]) -> Iterator[float]:
