@@ -300,8 +300,8 @@ def test_what_is_left_of_a_large_set_takes_few_bytes_a_run_too(kept: int) -> Non
     assert used <= BYTES_PER_RUN_LEFT * found.run_count() + 2_000
 
 
-@pytest.mark.parametrize("way", ["drop_head", "remove", "clear"])
-def test_an_emptied_set_keeps_no_room(way: str) -> None:
+def kept_by_an_emptied_set(way: str) -> int:
+    """Bytes."""
     tracemalloc.start()
     found = scattered(range(1, 8 * BLOCK_RUNS, 2))
     if way == "drop_head":
@@ -313,7 +313,13 @@ def test_an_emptied_set_keeps_no_room(way: str) -> None:
         found.clear()
     used = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
-    assert used <= 2_000
+    return used
+
+
+@pytest.mark.parametrize("way", ["drop_head", "remove", "clear"])
+def test_an_emptied_set_keeps_no_room(way: str) -> None:
+    # What other threads of the test runner allocate meanwhile is counted, too.
+    assert min(kept_by_an_emptied_set(way) for _ in range(3)) <= 2_000
 
 
 def test_a_quarter_of_a_million_single_messages_take_at_most_six_megabytes() -> None:
