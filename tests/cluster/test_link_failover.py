@@ -97,7 +97,7 @@ def test_a_shovel_moves_when_its_node_ends(away: Node, how: str) -> None:
     with ClusterOfNodes(3) as cluster:
         fill(away, queue, 0, 100)
         name = shovelled(cluster, away, queue)
-        assert {running_on(node) for node in cluster.nodes} == {name}
+        eventually(lambda: {running_on(node) for node in cluster.nodes} == {name})
         begun = 100
 
         def move() -> float:
