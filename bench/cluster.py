@@ -317,6 +317,8 @@ def chosen(options: argparse.Namespace) -> list[tuple[str, str]]:
     rows = [(row.name, place) for row in ROWS if row.name in wanted for place in places]
     if KILL.name in wanted and options.nodes > 2:
         rows.append((KILL.name, ""))
+    if HANG.name in wanted and options.nodes > 2:
+        rows.append((HANG.name, ""))
     if IDLE in wanted:
         rows.append((IDLE, ""))
     return rows
