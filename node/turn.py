@@ -157,15 +157,16 @@ class Turn:
         journal = self.journal
         groups = self.groups
         assert journal is not None
+        self._ends_here = True
         try:
-            self._ends_here = True
             journal.on_durable(lsn)
             if groups is not None:
                 groups.on_durable(lsn)
-            self._ends_here = False
         except Exception as error:
             self._on_failure(error)
             return
+        finally:
+            self._ends_here = False
         self._run_guarded()
 
     def _run_guarded(self) -> None:

@@ -22,7 +22,7 @@ from queues.definitions.queue_arguments import DURATION_MS_MAX
 from queues.queue_host import QueueHost
 from queues.routing.content import Content, Content091
 from queues.routing.copies import copies_of, may_copy, may_copy_at, without_hidden
-from queues.routing.pace import NewHosts, RoutingPace
+from queues.routing.pace import HOSTS_AT_ONCE, NewHosts, RoutingPace
 from queues.routing.router import NO_CONTENT, Route, Router, never
 from queues.sessions.publishing import Gate, HandOverRoom, Targets
 from warren.wire.amqp091.events import INFO_EXPIRATION, INFO_HEADERS, INFO_USER_ID, Publishes
@@ -225,7 +225,9 @@ class RouteCache:
         self, exchange: str, uids: tuple[int, ...], is_late: Callable[[], bool]
     ) -> bool:
         """Whether `targets` has no hosts to make, or few. False: go on in the next turn."""
-        return (exchange, uids) in self._targets or self._new_hosts.have(uids, is_late)
+        if len(uids) <= HOSTS_AT_ONCE or (exchange, uids) in self._targets:
+            return True
+        return self._new_hosts.have(uids, is_late)
 
     def targets(self, uids: tuple[int, ...], exchange: str) -> Targets:
         """The one `Targets` of these queues, for messages published to this exchange."""

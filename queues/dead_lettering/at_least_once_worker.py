@@ -239,8 +239,7 @@ class AtLeastOnceWorker(PublishingOnly):
         seq = outbox.next_seq
         outbox.next_seq = seq + 1
         outbox.sent.append(Sent(seq, letter))
-        own = Chunk(made.format_tag, made.data, made.base, made.offsets, made.info, made.names)
-        host.publish(self, own, int(seq))
+        host.publish(self, made.twin(), int(seq))
 
     # What the queues say
 

@@ -93,9 +93,7 @@ class QueueDeadLetterPublisher(PublishingOnly):
         self._quiet_until_ms = 0
         self._limits = limits
         self._cost: i64 = COST_UNKNOWN  # of one letter, as of the last run
-        self._is_unfinished = (
-            False  # the turn had no time for all keys or queues of the last letter
-        )
+        self._is_unfinished = False  # the last letter has keys or queues left for the next turn
         self._wide: WideLetters | None = None  # letters that not all of their queues have
         self._new_hosts = NewHosts(host_of)
 
