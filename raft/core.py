@@ -22,7 +22,6 @@ from mypy_extensions import i64
 
 from raft.election import Election
 from raft.entries import COMMAND, CONFIG, NOOP, TERM_MAX, Config, Entry, HardState, SnapshotPoint
-from raft.incoming import Incoming
 from raft.leading import Leadership
 from raft.log import Log
 from raft.membership import Change, Refused, changed, encode_config, promoted
@@ -36,75 +35,29 @@ from raft.messages import (
     VoteRequest,
     VoteResponse,
 )
-from raft.outbox import Outbox
-from raft.ready import Lead, Load, LoadSlice, Ready
+from raft.ready import LoadSlice, Ready
 from raft.recovery import Restored
-from raft.replica import Replica
+from raft.replica import LogMember
 from raft.settings import Lots, Settings
 from raft.status import CANDIDATE, FOLLOWER, LEADER, PRE_CANDIDATE, ROLE_NAMES, MemberStatus, Status
 
 
 @final
-class Raft:
-    """Invariant: applied_index <= commit_index <= last_index; `_leading` is there iff LEADER.
-
-    `applied_index` is what was handed out to be applied.
-    """
+class Raft(LogMember):
+    """Invariant: `_leading` is there iff LEADER."""
 
     __slots__ = (
         "_alone_index",
-        "_apply_load",
         "_election",
-        "_hard_state_has_moved",
-        "_held",
-        "_incoming",
-        "_is_dirty",
-        "_leading",
-        "_loaded",
-        "_log",
-        "_outbox",
-        "_replica",
-        "_settings",
-        "_told_is_ready",
-        "_told_leader",
-        "_told_term",
-        "_unreachable",
-        "applied_index",
-        "commit_index",
-        "leader",
-        "member",
-        "role",
-        "term",
         "vote",
     )
 
     def __init__(self, member: i64, restored: Restored, settings: Settings, lots: Lots) -> None:
-        assert member > 0
-        self.member: i64 = member
-        self._settings = settings
-        self._replica = Replica(restored)
-        self._log = self._replica.log
-        self.term: i64 = restored.hard_state.term
+        super().__init__(member, restored.hard_state.term, restored, settings)
         self.vote: i64 = restored.hard_state.vote
         assert self.term >= self._log.appended_term(restored.last_index)
-        self.role: i64 = FOLLOWER
-        self.leader: i64 = 0  # 0: unknown
-        self.commit_index: i64 = restored.snapshot.index
-        self.applied_index: i64 = restored.snapshot.index
-        self._outbox = Outbox()
-        self._leading: Leadership | None = None
         self._alone_index: i64 = 0  # elected by itself: leads once this entry is durable; 0: no
-        self._unreachable: set[int] = set()
-        self._held: set[int] = set()
         self._election = Election(settings, lots)
-        self._apply_load: Load | None = None
-        self._loaded: Sequence[Entry] = ()  # committed entries from below memory
-        self._incoming = Incoming(self._outbox)
-        self._hard_state_has_moved = False
-        self._told_term: i64 = self.term
-        self._told_leader: i64 = 0
-        self._told_is_ready = False
-        self._is_dirty = False
 
     # What there is to know
 
@@ -116,40 +69,6 @@ class Raft:
     def log(self) -> Log:
         """The entries that this member has."""
         return self._log
-
-    @property
-    def last_index(self) -> int:
-        return self._log.last_index
-
-    @property
-    def first_index(self) -> int:
-        """Entries before this one are of no use: the host's log may release them."""
-        return self._log.base_index + 1
-
-    @property
-    def durable_index(self) -> int:
-        """What is on the own disk."""
-        return self._replica.durable_index
-
-    @property
-    def snapshot_index(self) -> int:
-        return self._log.snapshot.index
-
-    @property
-    def snapshot_limit(self) -> int:
-        """How far the machine may be for its state to be saved: what is stored beside the entries
-        must be as durable as a snapshot that refers to it."""
-        return min(self.applied_index, self._replica.durable_index)
-
-    @property
-    def has_ready(self) -> bool:
-        return self._is_dirty
-
-    @property
-    def is_full(self) -> bool:
-        """Too much is proposed and not committed."""
-        behind = self._log.bytes_behind(self.commit_index)
-        return behind >= self._settings.uncommitted_bytes_max
 
     @property
     def is_sending_snapshot(self) -> bool:
@@ -274,10 +193,7 @@ class Raft:
 
     def reachable(self, member: i64, is_reachable: bool) -> None:
         """What the host's failure detector thinks of a member's node."""
-        if is_reachable:
-            self._unreachable.discard(member)
-        else:
-            self._unreachable.add(member)
+        self._note_reachable(member, is_reachable)
         if is_reachable and self.role == PRE_CANDIDATE:
             self._election.again()
         if self._leading is not None:
@@ -286,13 +202,8 @@ class Raft:
 
     def hold(self, member: i64, is_held: bool) -> None:
         """The way to this member is full: no entries and no slices for it until it is not."""
-        if is_held:
-            self._held.add(member)
-        else:
-            self._held.discard(member)
-        if self._leading is not None and member in self._leading.peers:
-            self._leading.peers[member].is_held = is_held
-            self._is_dirty = True
+        self._note_held(member, is_held)
+        self._hold_back(self._leading, member, is_held)
 
     def tick(self) -> None:
         """One tick has passed. Of times without ticks the core does not know."""
@@ -335,22 +246,6 @@ class Raft:
         if self._leading is not None:
             self._maybe_commit(self._leading)
 
-    def loaded(self, load: Load, entries: Sequence[Entry]) -> None:
-        """The answer to a `Load`."""
-        self._is_dirty = True
-        if load.member:
-            if self._leading is not None:
-                self._leading.loaded(load, entries, self.commit_index)
-            return
-        if self._apply_load is not load:
-            return
-        self._apply_load = None
-        assert entries  # what is not applied is not released
-        assert entries[0].index == self.applied_index + 1
-        assert entries[-1].index == self.applied_index + len(entries)
-        assert entries[-1].index <= self.commit_index
-        self._loaded = entries
-
     def slice_loaded(self, load: LoadSlice, parts: Sequence[bytes], is_last: bool) -> None:
         """The answer to a `LoadSlice`."""
         if self._leading is not None:
@@ -369,29 +264,6 @@ class Raft:
         self._is_dirty = True
         if point is not None:
             self._installed(point)
-
-    def snapshot_point(self, index: i64) -> SnapshotPoint:
-        """What a snapshot of the machine after `index` is called; see `snapshot_limit`."""
-        assert self._log.snapshot.index <= index <= self.applied_index
-        return self._replica.point_at(index)
-
-    def snapshot_taken(self, point: SnapshotPoint) -> None:
-        """This member's snapshot is durable: the log below `first_index` may go."""
-        if point.index <= self._log.snapshot.index:
-            return
-        assert point.index <= self.applied_index
-        leading = self._leading
-        release_index = point.index if leading is None else leading.needed_index(point.index)
-        self._replica.take_snapshot(point, release_index)
-        self._is_dirty = True
-
-    def forget(self, index: i64) -> None:
-        """Contents of entries up to here leave memory, if they are applied and durable."""
-        self._log.forget(min(index, self.applied_index, self._replica.durable_index))
-
-    def forget_all(self) -> None:
-        """Contents of all entries that are applied and durable leave memory."""
-        self._log.forget_all(min(self.applied_index, self._replica.durable_index))
 
     # Messages
 
@@ -768,38 +640,7 @@ class Raft:
         self._take_news(result)
         return result
 
-    def _take_committed(self, result: Ready) -> None:
-        """As much as may be applied at once; what is not in memory is asked for."""
-        if self._apply_load is not None or self._incoming.is_installing:
-            return
-        log = self._log
-        settings = self._settings
-        first = self.applied_index + 1
-        last = min(self.commit_index, self.applied_index + settings.apply_entries_max)
-        if self._loaded:
-            result.committed = self._loaded
-            self._loaded = ()
-        elif first < log.memory_first:
-            last = min(last, log.memory_first - 1)
-            self._apply_load = Load(0, first, last, settings.apply_bytes_max)
-            self._outbox.loads.append(self._apply_load)
-            return
-        else:
-            last = log.last_within(first, last, settings.apply_bytes_max)
-            result.committed = log.slice(first, last)
-        self.applied_index += len(result.committed)
-        if self.applied_index < self.commit_index:
-            self._is_dirty = True
-
     def _take_news(self, result: Ready) -> None:
         leading = self._leading
         is_ready = leading is not None and self.applied_index >= leading.first_index
-        if (
-            self.term != self._told_term
-            or self.leader != self._told_leader
-            or is_ready != self._told_is_ready
-        ):
-            self._told_term = self.term
-            self._told_leader = self.leader
-            self._told_is_ready = is_ready
-            result.lead = Lead(self.term, self.leader, is_ready)
+        self._tell_lead(result, is_ready)

@@ -1,4 +1,5 @@
-"""This member's copy of the log: entries, configurations in it, and what the host's log has of it.
+"""A member's copy of the log: entries, configurations in it, and what the host's log has of it; and
+what members of Raft groups and of mirror rings do alike with it (`LogMember`).
 
 Entries are handed to the host once, in order; when they are durable is its word. A tail that turns
 out to be another one is replaced, and with it the configurations that it had. Compiled.
@@ -10,11 +11,16 @@ from typing import final
 from mypy_extensions import i64
 
 from raft.entries import CONFIG, Config, Entry, SnapshotPoint
+from raft.incoming import Incoming
+from raft.leading import Leadership
 from raft.log import Log
 from raft.membership import Configs, decode_config, encode_config
 from raft.messages import SnapshotSlice
-from raft.ready import Ready
+from raft.outbox import Outbox
+from raft.ready import Lead, Load, Ready
 from raft.recovery import Restored
+from raft.settings import Settings
+from raft.status import FOLLOWER
 
 
 @final
@@ -167,3 +173,186 @@ class Replica:
         if self._config_has_moved:
             self._config_has_moved = False
             result.config = self.configs.current
+
+
+class LogMember:
+    """What `raft.core.Raft` and `raft.ring.Ring` have in common: how far the log of a member is
+    durable, committed and applied, and what it tells its host of that.
+
+    Invariant: applied_index <= commit_index <= last_index. `applied_index` is what was handed out
+    to be applied.
+    """
+
+    __slots__ = (
+        "_apply_load",
+        "_hard_state_has_moved",
+        "_held",
+        "_incoming",
+        "_is_dirty",
+        "_leading",
+        "_loaded",
+        "_log",
+        "_outbox",
+        "_replica",
+        "_settings",
+        "_told_is_ready",
+        "_told_leader",
+        "_told_term",
+        "_unreachable",
+        "applied_index",
+        "commit_index",
+        "leader",
+        "member",
+        "role",
+        "term",
+    )
+
+    def __init__(self, member: i64, term: i64, restored: Restored, settings: Settings) -> None:
+        assert member > 0
+        self.member: i64 = member
+        self.term: i64 = term
+        self.role: i64 = FOLLOWER
+        self.leader: i64 = 0  # 0: unknown
+        self.commit_index: i64 = restored.snapshot.index
+        self.applied_index: i64 = restored.snapshot.index
+        self._settings = settings
+        self._replica = Replica(restored)
+        self._log = self._replica.log
+        self._outbox = Outbox()
+        self._leading: Leadership | None = None  # sends entries to others
+        self._incoming = Incoming(self._outbox)
+        self._unreachable: set[int] = set()
+        self._held: set[int] = set()
+        self._apply_load: Load | None = None
+        self._loaded: Sequence[Entry] = ()  # committed entries from below memory
+        self._hard_state_has_moved = False
+        self._told_term: i64 = term
+        self._told_leader: i64 = 0
+        self._told_is_ready = False
+        self._is_dirty = False
+
+    @property
+    def last_index(self) -> int:
+        return self._log.last_index
+
+    @property
+    def first_index(self) -> int:
+        """Entries before this one are of no use: the host's log may release them."""
+        return self._log.base_index + 1
+
+    @property
+    def durable_index(self) -> int:
+        """What is on the own disk."""
+        return self._replica.durable_index
+
+    @property
+    def snapshot_index(self) -> int:
+        return self._log.snapshot.index
+
+    @property
+    def snapshot_limit(self) -> int:
+        """How far the machine may be for its state to be saved: what is stored beside the entries
+        must be as durable as a snapshot that refers to it."""
+        return min(self.applied_index, self._replica.durable_index)
+
+    @property
+    def has_ready(self) -> bool:
+        return self._is_dirty
+
+    @property
+    def is_full(self) -> bool:
+        """Too much is proposed and not committed."""
+        behind = self._log.bytes_behind(self.commit_index)
+        return behind >= self._settings.uncommitted_bytes_max
+
+    def _note_reachable(self, member: i64, is_reachable: bool) -> None:
+        if is_reachable:
+            self._unreachable.discard(member)
+        else:
+            self._unreachable.add(member)
+
+    def _note_held(self, member: i64, is_held: bool) -> None:
+        if is_held:
+            self._held.add(member)
+        else:
+            self._held.discard(member)
+
+    def _hold_back(self, sending: Leadership | None, member: i64, is_held: bool) -> None:
+        if sending is not None and member in sending.peers:
+            sending.peers[member].is_held = is_held
+            self._is_dirty = True
+
+    def loaded(self, load: Load, entries: Sequence[Entry]) -> None:
+        """The answer to a `Load`."""
+        self._is_dirty = True
+        if load.member:
+            if self._leading is not None:
+                self._leading.loaded(load, entries, self.commit_index)
+            return
+        if self._apply_load is not load:
+            return
+        self._apply_load = None
+        assert entries  # what is not applied is not released
+        assert entries[0].index == self.applied_index + 1
+        assert entries[-1].index == self.applied_index + len(entries)
+        assert entries[-1].index <= self.commit_index
+        self._loaded = entries
+
+    def snapshot_point(self, index: i64) -> SnapshotPoint:
+        """What a snapshot of the machine after `index` is called; see `snapshot_limit`."""
+        assert self._log.snapshot.index <= index <= self.applied_index
+        return self._replica.point_at(index)
+
+    def snapshot_taken(self, point: SnapshotPoint) -> None:
+        """This member's snapshot is durable: the log below `first_index` may go."""
+        if point.index <= self._log.snapshot.index:
+            return
+        assert point.index <= self.applied_index
+        leading = self._leading
+        release_index = point.index if leading is None else leading.needed_index(point.index)
+        self._replica.take_snapshot(point, release_index)
+        self._is_dirty = True
+
+    def forget(self, index: i64) -> None:
+        """Contents of entries up to here leave memory, if they are applied and durable."""
+        self._log.forget(min(index, self.applied_index, self._replica.durable_index))
+
+    def forget_all(self) -> None:
+        """Contents of all entries that are applied and durable leave memory."""
+        self._log.forget_all(min(self.applied_index, self._replica.durable_index))
+
+    def _take_committed(self, result: Ready) -> None:
+        """As much as may be applied at once; what is not in memory is asked for."""
+        if self._apply_load is not None or self._incoming.is_installing:
+            return
+        log = self._log
+        settings = self._settings
+        first = self.applied_index + 1
+        last = min(self.commit_index, self.applied_index + settings.apply_entries_max)
+        if self._loaded:
+            result.committed = self._loaded
+            self._loaded = ()
+        elif first < log.memory_first:
+            last = min(last, log.memory_first - 1)
+            self._apply_load = Load(0, first, last, settings.apply_bytes_max)
+            self._outbox.loads.append(self._apply_load)
+            return
+        else:
+            last = log.last_within(first, last, settings.apply_bytes_max)
+            result.committed = log.slice(first, last)
+        self.applied_index += len(result.committed)
+        if self.applied_index < self.commit_index:
+            self._is_dirty = True
+
+    def _tell_lead(self, result: Ready, is_ready: bool) -> None:
+        """Who leads in which term, if that has changed; `is_ready`: this member, and it has applied
+        what was before its term."""
+        if (
+            self.term != self._told_term
+            or self.leader != self._told_leader
+            or is_ready != self._told_is_ready
+        ):
+            self._told_term = self.term
+            self._told_leader = self.leader
+            self._told_is_ready = is_ready
+            result.lead = Lead(self.term, self.leader, is_ready)

@@ -35,14 +35,12 @@ from mypy_extensions import i64
 
 from raft.copy_pace import CopyLimit
 from raft.entries import COMMAND, NOOP, TERM_MAX, Config, Entry, HardState, SnapshotPoint
-from raft.incoming import Incoming
 from raft.leading import Leadership
 from raft.membership import Change, Refused
 from raft.messages import AppendRequest, AppendResponse, Message, SliceResponse, SnapshotSlice
-from raft.outbox import Outbox
-from raft.ready import Lead, Load, LoadSlice, Ready
+from raft.ready import LoadSlice, Ready
 from raft.recovery import Restored
-from raft.replica import Replica
+from raft.replica import LogMember
 from raft.ring_view import Early, Heard, RingView
 from raft.settings import Settings
 from raft.status import FOLLOWER, LEADER, ROLE_NAMES, MemberStatus, Status
@@ -51,81 +49,51 @@ NO_BASE: Final = -1
 
 
 @final
-class Ring:
-    """Invariant: applied_index <= commit_index <= last_index.
-
-    `base_index`: the member has no entries up to here, nor what they did to the machine; 0 once a
-    snapshot has brought that; NO_BASE: it has nothing at all so far.
+class Ring(LogMember):
+    """`base_index`: the member has no entries up to here, nor what they did to the machine; 0 once
+    a snapshot has brought that; NO_BASE: it has nothing at all so far.
     """
 
     __slots__ = (
-        "_apply_load",
         "_base_is_asked",
         "_base_point",
         "_copying",
         "_early",
         "_first_index",
-        "_hard_state_has_moved",
         "_heard",
-        "_held",
-        "_incoming",
-        "_is_dirty",
         "_is_hollow",
-        "_leading",
         "_left_mark",
-        "_loaded",
-        "_log",
         "_mark_elapsed",
         "_needed_index",
         "_next_view",
-        "_outbox",
-        "_replica",
         "_restored_epoch",
         "_returned",
         "_returned_here",
         "_right_base",
-        "_settings",
-        "_told",
-        "_unreachable",
         "_view_has_moved",
-        "applied_index",
         "base_index",
         "blocks",
-        "commit_index",
         "config",
         "copies",
         "copy_limit",
         "epoch",
         "is_retired",
         "joined",
-        "leader",
         "lost_index",
-        "member",
-        "role",
-        "term",
         "view",
         "wanted_snapshot_index",
     )
 
     def __init__(self, member: i64, joined: i64, restored: Restored, settings: Settings) -> None:
         """`joined`: the epoch in which this member joined (`RingView.joined`)."""
-        assert member > 0
-        self.member: i64 = member
+        super().__init__(member, 0, restored, settings)
         self.joined: i64 = joined
-        self._settings = settings
-        self._replica = Replica(restored)
-        self._log = self._replica.log
         self.epoch: i64 = restored.hard_state.term
         self._restored_epoch: i64 = restored.hard_state.term
         self.view: RingView | None = None
         self._next_view: RingView | None = None  # once an incoming snapshot is installed
         self.config = Config(())
-        self.term: i64 = 0
-        self.role: i64 = FOLLOWER
-        self.leader: i64 = 0
         self.is_retired = False  # a newer view is without this membership: the log is of no use
-        self.commit_index: i64 = restored.snapshot.index
-        self.applied_index: i64 = restored.snapshot.index
         self._is_hollow = True  # until the definitions say otherwise
         self.base_index: i64 = restored.snapshot.index if restored.last_index > 0 else NO_BASE
         self._base_point: SnapshotPoint | None = None  # being made durable
@@ -139,8 +107,6 @@ class Ring:
         self._copying: Leadership | None = None
         self._right_base: i64 = NO_BASE  # of the right neighbour, if it lacks entries
         # The ring
-        self._outbox = Outbox()
-        self._leading: Leadership | None = None  # sends to the right neighbour
         self._first_index: i64 = 0  # of the term, where this member leads or is about to
         self._left_mark: i64 = 0  # all members to the left have synced up to here, in this epoch
         self._returned: i64 = 0  # the mark that came back to the leader, in this epoch
@@ -150,16 +116,7 @@ class Ring:
         self._needed_index: i64 = 0  # committed when it took the view
         self._heard = Heard()
         self._early = Early()
-        self._unreachable: set[int] = set()
-        self._held: set[int] = set()
-        # Towards the host
-        self._apply_load: Load | None = None
-        self._loaded: Sequence[Entry] = ()
-        self._incoming = Incoming(self._outbox)
-        self._hard_state_has_moved = False
-        self._told: tuple[int, int, bool] = (0, 0, False)
         self._view_has_moved = False
-        self._is_dirty = False
 
     def restore_whole(self) -> None:
         """The restored snapshot is one of the queue, not the empty machine of a base."""
@@ -169,39 +126,9 @@ class Ring:
     # What there is to know
 
     @property
-    def last_index(self) -> int:
-        return self._log.last_index
-
-    @property
-    def first_index(self) -> int:
-        return self._log.base_index + 1
-
-    @property
-    def durable_index(self) -> int:
-        return self._replica.durable_index
-
-    @property
-    def snapshot_index(self) -> int:
-        return self._log.snapshot.index
-
-    @property
-    def snapshot_limit(self) -> int:
-        return min(self.applied_index, self._replica.durable_index)
-
-    @property
-    def has_ready(self) -> bool:
-        return self._is_dirty
-
-    @property
     def is_hollow(self) -> bool:
         """Lacks entries that the leader has, or had: not synchronised."""
         return self._is_hollow
-
-    @property
-    def is_full(self) -> bool:
-        """Too much is proposed and not committed."""
-        behind = self._log.bytes_behind(self.commit_index)
-        return behind >= self._settings.uncommitted_bytes_max
 
     @property
     def is_sending_snapshot(self) -> bool:
@@ -399,24 +326,16 @@ class Ring:
         self._is_dirty = True
 
     def reachable(self, member: i64, is_reachable: bool) -> None:
-        if is_reachable:
-            self._unreachable.discard(member)
-        else:
-            self._unreachable.add(member)
+        self._note_reachable(member, is_reachable)
         leading = self._leading
         if leading is not None and member in leading.peers:
             self._is_dirty = True
             leading.reachable(member, is_reachable, self.commit_index)
 
     def hold(self, member: i64, is_held: bool) -> None:
-        if is_held:
-            self._held.add(member)
-        else:
-            self._held.discard(member)
-        for sending in (self._leading, self._copying):
-            if sending is not None and member in sending.peers:
-                sending.peers[member].is_held = is_held
-                self._is_dirty = True
+        self._note_held(member, is_held)
+        self._hold_back(self._leading, member, is_held)
+        self._hold_back(self._copying, member, is_held)
 
     def tick(self) -> None:
         """One tick has passed: send again what may be lost."""
@@ -472,19 +391,6 @@ class Ring:
             self.role = LEADER
         self._maybe_commit()
 
-    def loaded(self, load: Load, entries: Sequence[Entry]) -> None:
-        """The answer to a `Load`."""
-        self._is_dirty = True
-        if load.member:
-            if self._leading is not None:
-                self._leading.loaded(load, entries, self.commit_index)
-            return
-        if self._apply_load is not load:
-            return
-        self._apply_load = None
-        assert len(entries) > 0 and entries[0].index == self.applied_index + 1
-        self._loaded = entries
-
     def slice_loaded(self, load: LoadSlice, parts: Sequence[bytes], is_last: bool) -> None:
         """The answer to a `LoadSlice`."""
         if self._copying is not None:
@@ -504,26 +410,6 @@ class Ring:
         self._is_dirty = True
         if point is not None:
             self._installed(point)
-
-    def snapshot_point(self, index: i64) -> SnapshotPoint:
-        assert self._log.snapshot.index <= index <= self.applied_index
-        return self._replica.point_at(index)
-
-    def snapshot_taken(self, point: SnapshotPoint) -> None:
-        """This member's snapshot is durable: the log below `first_index` may go."""
-        if point.index <= self._log.snapshot.index:
-            return
-        leading = self._leading
-        release_index = point.index if leading is None else leading.needed_index(point.index)
-        self._replica.take_snapshot(point, release_index)
-        self._is_dirty = True
-
-    def forget(self, index: i64) -> None:
-        """Contents of entries up to here leave memory, if they are applied and durable."""
-        self._log.forget(min(index, self.applied_index, self._replica.durable_index))
-
-    def forget_all(self) -> None:
-        self._log.forget_all(min(self.applied_index, self._replica.durable_index))
 
     # Messages
 
@@ -766,32 +652,6 @@ class Ring:
     def _end_copying(self) -> None:
         self._copying = None
 
-    def _take_committed(self, result: Ready) -> None:
-        """As much as may be applied at once; what is not in memory is asked for."""
-        if self._apply_load is not None or self._incoming.is_installing:
-            return
-        log = self._log
-        settings = self._settings
-        first = self.applied_index + 1
-        last = min(self.commit_index, self.applied_index + settings.apply_entries_max)
-        if len(self._loaded) > 0:
-            result.committed = self._loaded
-            self._loaded = ()
-        elif first < log.memory_first:
-            last = min(last, log.memory_first - 1)
-            self._apply_load = Load(0, first, last, settings.apply_bytes_max)
-            self._outbox.loads.append(self._apply_load)
-            return
-        else:
-            last = log.last_within(first, last, settings.apply_bytes_max)
-            result.committed = log.slice(first, last)
-        self.applied_index += len(result.committed)
-        if self.applied_index < self.commit_index:
-            self._is_dirty = True
-
     def _take_news(self, result: Ready) -> None:
         is_ready = self.role == LEADER and self.applied_index >= self._first_index
-        news = (int(self.term), int(self.leader), is_ready)
-        if news != self._told:
-            self._told = news
-            result.lead = Lead(self.term, self.leader, is_ready)
+        self._tell_lead(result, is_ready)
