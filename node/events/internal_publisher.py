@@ -2,9 +2,10 @@
 
 Takes a `Letter` at any time, from within anything (`offer` only notes it down); routes and hands
 over up to LETTERS_A_TURN of them in each turn that follows, as a session of its own that waits for
-no confirm: at most once. Limits: WAITING_MAX letters of at most WAITING_BYTES together wait; what
-is beyond is dropped and counted, as is what cannot be written as a message. A full queue that
-refuses a letter loses it. Of AMQP 0-9-1 in form. Compiled, as its base is.
+no confirm: at most once. A letter for very many queues takes several turns. Limits: WAITING_MAX
+letters of at most WAITING_BYTES together wait; what is beyond is dropped and counted, as is what
+cannot be written as a message. A full queue that refuses a letter loses it. Of AMQP 0-9-1 in form.
+Compiled, as its base is.
 """
 
 import logging
@@ -109,10 +110,22 @@ class Letter:
 
 
 @final
+class HandOver:
+    """A letter that the queues of `uids` from `at` on have not got yet."""
+
+    def __init__(self, data: bytes, info: int, uids: tuple[int, ...]) -> None:
+        self.data = data
+        self.offsets = bytes(4) + len(data).to_bytes(4, "little")
+        self.info = info
+        self.uids = uids
+        self.at = 0
+
+
+@final
 class InternalPublisher(PublishingOnly):
     """See the module. Keeps `SessionSink` and `Steppable`.
 
-    Invariant: while `_waiting` is not empty, this is marked for a turn.
+    Invariant: while `_waiting` is not empty or `_unfinished` is there, this is marked for a turn.
     """
 
     def __init__(self, broker: Site) -> None:
@@ -124,6 +137,7 @@ class InternalPublisher(PublishingOnly):
         self._next_seqs: dict[int, int] = {}  # by uid of the queue
         self._waiting: deque[Letter] = deque()
         self._waiting_bytes = 0
+        self._unfinished: HandOver | None = None
         self._quiet_until_ms = 0
 
     @property
@@ -151,7 +165,7 @@ class InternalPublisher(PublishingOnly):
         if len(self._waiting) >= WAITING_MAX or self._waiting_bytes + size > WAITING_BYTES:
             self._drop("too many of them wait")
             return
-        if not self._waiting:
+        if not self._waiting and self._unfinished is None:
             self._mark()
         self._waiting.append(letter)
         self._waiting_bytes += size
@@ -163,13 +177,15 @@ class InternalPublisher(PublishingOnly):
 
     def step(self, now_ms: int) -> None:
         """Publish what waits, or the first of it."""
+        if self._unfinished is not None:
+            self._hand_on(self._unfinished)
         for _ in range(min(len(self._waiting), LETTERS_A_TURN)):
+            if self._unfinished is not None or self._broker.turn.routing.is_spent():
+                break
             letter = self._waiting.popleft()
             self._waiting_bytes -= len(letter.body) + LETTER_BYTES
             self._publish(letter)
-            if self._broker.turn.routing.is_spent():
-                break
-        if self._waiting:
+        if self._waiting or self._unfinished is not None:
             self._mark()
 
     def _publish(self, letter: Letter) -> None:
@@ -184,15 +200,29 @@ class InternalPublisher(PublishingOnly):
         key = letter.routing_key.encode("utf-8", "surrogateescape")
         content = Content091(data, 0)
         route = self._broker.turn.routing.route(router, letter.exchange, key, content)
-        offsets = bytes(4) + len(data).to_bytes(4, "little")
-        info = INFO_PERSISTENT if letter.is_persistent else 0
-        for uid in route.queues:
-            # Each queue gets a chunk of its own: not all may journal it in the same turn.
-            seq = self._next_seqs.get(uid, 1)
-            self._next_seqs[uid] = seq + 1
+        if route.queues:
+            self.published_count += 1
+            info = INFO_PERSISTENT if letter.is_persistent else 0
+            self._hand_on(HandOver(data, info, route.queues))
+
+    def _hand_on(self, letter: HandOver) -> None:
+        """Hand it to as many queues as this turn has room for."""
+        some = self._broker.turn.routing.hand_overs.take(len(letter.uids) - letter.at)
+        upto = letter.at + int(some)
+        for uid in letter.uids[letter.at : upto]:
+            self._hand_to(uid, letter)
+        letter.at = upto
+        self._unfinished = letter if upto < len(letter.uids) else None
+
+    def _hand_to(self, uid: int, letter: HandOver) -> None:
+        try:
             host = self._broker.queues.host(uid)
-            host.publish(self, Chunk(FORMAT_091, data, 0, offsets, info), seq)
-        self.published_count += bool(route.queues)
+        except KeyError:
+            return  # It was deleted since the letter was routed, some turns ago.
+        seq = self._next_seqs.get(uid, 1)
+        self._next_seqs[uid] = seq + 1
+        # Each queue gets a chunk of its own: not all may journal it in the same turn.
+        host.publish(self, Chunk(FORMAT_091, letter.data, 0, letter.offsets, letter.info), seq)
 
     def _drop(self, why: str) -> None:
         self.dropped_count += 1
@@ -205,6 +235,7 @@ class InternalPublisher(PublishingOnly):
         """The node stops: what waits is lost."""
         self._waiting.clear()
         self._waiting_bytes = 0
+        self._unfinished = None
 
     # Effects: no confirm is awaited
 

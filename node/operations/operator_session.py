@@ -73,9 +73,7 @@ class OperatorSession(Consumerless):
             if at > 0:
                 await asyncio.sleep(0)  # Behind the end of this turn.
             turn.begin()
-            left = len(hosts) - at
-            some = left if left <= room.narrow else int(room.offer(left))
-            room.left -= some if left > room.narrow else 0
+            some = int(room.take(len(hosts) - at))
             shared = chunk.twin()
             for host in hosts[at : at + some]:
                 self._ask(host)

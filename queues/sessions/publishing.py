@@ -190,6 +190,14 @@ class HandOverRoom:
         """How many of `width` queues, which still lack a message for many queues, may get it."""
         return min(width, max(self.left, self.least))
 
+    def take(self, left: i64) -> i64:
+        """To how many of `left` queues, which still lack a message, it is handed now."""
+        if left <= self.narrow:
+            return left
+        some = self.offer(left)
+        self.left -= some
+        return some
+
 
 @final
 class HandOver:

@@ -16,6 +16,7 @@ from node.process_identity import ProcessIdentity
 from queues.definitions.metadata.commands import DeleteParameter, PutParameter
 from queues.definitions.metadata.machine import Metadata
 from queues.routing.pace import RoutingPace
+from queues.sessions.publishing import QUEUES_A_TURN
 from tests.unit.queues.definitions.steps import Steps
 from tests.unit.queues.fake_queue import FakeQueue
 from warren.wire.amqp091.deliver import extract
@@ -50,6 +51,7 @@ class Site:
         self.turn = FakeTurn()
         self.identity = ProcessIdentity()
         self.fake_queues: dict[int, FakeQueue] = {}
+        self.deleted: set[int] = set()
         self.routers = {"/": self.steps.router}
         self.config = config or Config()
         self.events = Events("n1", lambda: 5_678)
@@ -71,6 +73,9 @@ class Site:
         return 5_678
 
     def host(self, uid: int) -> FakeQueue:
+        """KeyError: it is deleted."""
+        if uid in self.deleted:
+            raise KeyError(uid)
         return self.fake_queues.setdefault(uid, FakeQueue(uid))
 
     def bound(self, name: str, key: bytes = b"#") -> FakeQueue:
@@ -139,6 +144,29 @@ def test_what_is_beyond_the_limit_is_dropped_and_counted() -> None:
         site.publisher.offer(letter())
     assert site.publisher.waiting_count == WAITING_MAX
     assert site.publisher.dropped_count == 3
+
+
+def test_a_letter_for_very_many_queues_is_handed_over_in_several_turns() -> None:
+    site = Site()
+    queues = [site.bound(f"q{number}") for number in range(QUEUES_A_TURN + 100)]
+    site.publisher.offer(letter("a"))
+    site.publisher.offer(letter("b"))
+
+    def turn() -> list[int]:
+        """How many letters each queue has."""
+        site.turn.routing.begin_turn()
+        site.turn.run()
+        return [len(queue.bodies) for queue in queues]
+
+    assert turn() == [1] * QUEUES_A_TURN + [0] * 100
+    site.fake_queues.pop(queues[-1].uid)
+    gone = queues.pop()
+    site.deleted.add(gone.uid)
+    assert turn() == [2] * (QUEUES_A_TURN - 100) + [1] * 199
+    assert turn() == [2] * len(queues)
+    assert gone.bodies == []
+    assert site.turn.marked == []
+    assert [message(queues[-1], place)[1] for place in range(2)] == [b"a", b"b"]
 
 
 def test_bodies_count_towards_the_limit() -> None:
