@@ -22,8 +22,6 @@ from functools import partial
 from pathlib import Path
 from struct import Struct
 from typing import Any, Final
-from urllib.error import HTTPError
-from urllib.request import Request, urlopen
 
 import pika
 import proton
@@ -31,6 +29,7 @@ from proton.utils import BlockingConnection
 
 from bench.artemis import Artemis
 from bench.run import HERE, ROOT, Broker, Warren
+from warren.testing.http_api import HttpApi
 
 QUEUE: Final = "bench"
 ROUNDS: Final = 7  # of windows and of slow consumers
@@ -46,7 +45,6 @@ BLOCK_BYTES: Final = 1_000_000
 PAGE_BODY_BYTES: Final = 10_000
 PAGE_LIMIT_BYTES: Final = 50_000_000
 SAFE: Final = pika.BasicProperties(delivery_mode=2)
-LOGIN: Final = "Basic Z3Vlc3Q6Z3Vlc3Q="
 ACK: Final = Struct(">BHIHHQBB")  # a frame of basic.ack
 DELIVER: Final = bytes([0, 60, 0, 60])
 
@@ -284,16 +282,11 @@ def block_case(broker: Warren) -> None:
 
 
 def api(broker: Warren, path: str, method: str = "GET", body: object = None) -> Any:
-    url = f"http://127.0.0.1:{broker.management_port}/api/{path}"
-    told = None if body is None else json.dumps(body).encode()
-    request = Request(url, told, {"Authorization": LOGIN}, method=method)
-    try:
-        with urlopen(request, timeout=60) as answer:
-            return json.loads(answer.read() or b"null")
-    except HTTPError as error:
-        if error.code != 404 or method != "DELETE":
-            raise
-        return None
+    api = HttpApi(f"http://127.0.0.1:{broker.management_port}")
+    status, answer = api.ask(method, f"/{path}", body)
+    if status >= 300 and (status != 404 or method != "DELETE"):
+        raise SystemExit(f"{method} {path}: {status} {answer}")
+    return answer
 
 
 def bgen(broker: Broker, words: str, declared: str = "", protocol: str = "1.0") -> dict[str, Any]:

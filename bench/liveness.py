@@ -19,8 +19,6 @@ import sys
 import tempfile
 import threading
 import time
-import urllib.request
-from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,6 +26,7 @@ from typing import Any, Final
 
 from bench.run import HERE, ROOT, Warren, machine
 from bench.turns import LOG_TURNS, Turns
+from warren.testing.http_api import HttpApi
 
 LOOK_SECONDS: Final = 0.25
 FAMILY: Final = "warren_log_metrics"
@@ -92,7 +91,7 @@ class Bound:
 class Watch:
     """Looks at a node until told to stop: the worst that it has seen."""
 
-    url: str
+    api: HttpApi
     folder: Path  # of the log
     file_bytes: int
     looks: int = 0
@@ -106,7 +105,7 @@ class Watch:
             self.look()
 
     def look(self) -> None:
-        values = scrape(self.url)
+        values = scrape(self.api)
         sizes = on_disk(self.folder)
         full = values['warren_wal_bytes{kind="log"}'] + values['warren_wal_bytes{kind="segment"}']
         self.live_bytes = int(values["warren_wal_live_record_bytes"])
@@ -119,12 +118,10 @@ class Watch:
         self.looks += 1
 
 
-def scrape(url: str) -> dict[str, float]:
-    """All plain values there; of the log and the loop alone, for a look at each of 10,000 queues
-    would take a third of the time of what is measured."""
-    login = b64encode(b"guest:guest").decode()
-    request = urllib.request.Request(url, headers={"Authorization": f"Basic {login}"})
-    text = urllib.request.urlopen(request, timeout=60).read().decode()
+def scrape(api: HttpApi) -> dict[str, float]:
+    """All plain values of the metrics; of the log and the loop alone, for a look at each of 10,000
+    queues would take a third of the time of what is measured."""
+    text = api.text(f"/metrics/detailed?family={FAMILY}")
     lines = [line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#")]
     return {name: float(value) for name, value in lines}
 
@@ -181,8 +178,8 @@ def run_case(
     case: Case, broker: Warren, data: Path, options: argparse.Namespace, seconds: float
 ) -> dict[str, Any]:
     """Run the load, no longer than this, and look."""
-    url = f"http://127.0.0.1:{broker.management_port}/metrics/detailed?family={FAMILY}"
-    watch = Watch(url, data / "log", options.file_bytes)
+    api = HttpApi(f"http://127.0.0.1:{broker.management_port}")
+    watch = Watch(api, data / "log", options.file_bytes)
     if case.before:
         generate(broker, case.before)
     thread = threading.Thread(target=watch.run)
@@ -197,7 +194,7 @@ def run_case(
         watch.stopping.set()
         thread.join()
         found = turns.end()
-    values = scrape(url)
+    values = scrape(api)
     return {
         "case": case.name,
         "messages": answer["confirmed"],

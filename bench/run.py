@@ -15,14 +15,14 @@ import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
-from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 import psutil
+
+from warren.testing.http_api import HttpApi
 
 HERE: Final = Path(__file__).resolve().parent
 ROOT: Final = HERE.parent
@@ -176,10 +176,7 @@ class Warren:
 
     def management_get(self) -> None:
         """One GET of the overview, as the start row asks for."""
-        url = f"http://127.0.0.1:{self.management_port}/api/overview"
-        login = b64encode(b"guest:guest").decode()
-        request = urllib.request.Request(url, headers={"Authorization": f"Basic {login}"})
-        urllib.request.urlopen(request, timeout=10).read()
+        HttpApi(f"http://127.0.0.1:{self.management_port}").get("/overview")
 
     def stop(self) -> None:
         if self._process is not None and self._process.poll() is None:

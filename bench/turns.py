@@ -10,13 +10,12 @@ still. Gives the longest turn of all, and the longest that no such moment coinci
 import re
 import subprocess
 import time
-import urllib.request
-from base64 import b64encode
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Final
 
 from bench.run import HERE
+from warren.testing.http_api import HttpApi
 
 LOG_TURNS: Final = "log.level=debug"  # a setting of the node: its log tells of its slow turns
 HISTOGRAM: Final = "warren_loop_turn_ms_bucket"
@@ -103,10 +102,7 @@ def turns_of(log: IO[str]) -> list[Moment]:
 
 def buckets(management_port: int) -> dict[float, int]:
     """Turns of the loop so far that took at most so many milliseconds."""
-    url = f"http://127.0.0.1:{management_port}/metrics"
-    login = b64encode(b"guest:guest").decode()
-    request = urllib.request.Request(url, headers={"Authorization": f"Basic {login}"})
-    text = urllib.request.urlopen(request, timeout=60).read().decode()
+    text = HttpApi(f"http://127.0.0.1:{management_port}").text("/metrics")
     found: dict[float, int] = {}
     for line in text.splitlines():
         if line.startswith(HISTOGRAM):

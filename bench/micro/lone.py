@@ -19,8 +19,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
-from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -30,6 +28,7 @@ import psutil
 
 from bench.cluster_brokers import BrokerCluster, RabbitCluster, WarrenCluster, declare
 from bench.run import HERE, ROOT
+from warren.testing.http_api import HttpApi
 
 QUEUE: Final = "lone"
 SUMS: Final = {
@@ -73,11 +72,8 @@ def sums(broker: BrokerCluster) -> dict[str, float]:
     """Counters of all nodes of a Warren."""
     totals = dict.fromkeys(SUMS, 0.0)
     if isinstance(broker, WarrenCluster):
-        login = b64encode(b"guest:guest").decode()
         for node in broker.cluster.nodes:
-            url = f"http://127.0.0.1:{node.management_port}/metrics"
-            request = urllib.request.Request(url, headers={"Authorization": f"Basic {login}"})
-            text = urllib.request.urlopen(request, timeout=60).read().decode()
+            text = HttpApi(f"http://127.0.0.1:{node.management_port}").text("/metrics")
             for name, pattern in SUMS.items():
                 totals[name] += sum(map(float, pattern.findall(text)))
     return totals

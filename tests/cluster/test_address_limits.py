@@ -11,9 +11,9 @@ import pika
 import pika.exceptions
 import pytest
 
-from tests.conformance.http_api import HttpApi
 from tests.waiting import eventually
 from warren.testing import ClusterOfNodes, Node
+from warren.testing.http_api import HttpApi
 
 BODY = b"x" * 1000
 SAFE = pika.BasicProperties(delivery_mode=2)

@@ -12,9 +12,9 @@ import pika
 import pytest
 from pika.exceptions import AMQPError, ConnectionClosedByBroker
 
-from tests.conformance.http_api import HttpApi
 from tests.waiting import eventually
 from warren.testing.cluster import ClusterOfNodes
+from warren.testing.http_api import HttpApi
 from warren.testing.node import Node
 
 DEADLINE_S = 60.0

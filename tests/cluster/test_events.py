@@ -6,7 +6,6 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
-from urllib.request import Request, urlopen
 
 import aiohttp
 import pika
@@ -14,6 +13,7 @@ import pytest
 
 from tests.conformance.broker import Inbox
 from warren.testing import ClusterOfNodes
+from warren.testing.http_api import HttpApi
 from warren.testing.node import Node
 
 pytestmark = [pytest.mark.timeout(240)]
@@ -24,11 +24,7 @@ Open = Callable[[Node], Any]
 
 
 def put(node: Node, path: str, body: object) -> None:
-    headers = {"Authorization": LOGIN, "Content-Type": "application/json"}
-    data = json.dumps(body).encode()
-    request = Request(f"{node.management_url}/api/{path}", data, headers, method="PUT")
-    with urlopen(request, timeout=20) as answer:
-        assert answer.status in (201, 204)
+    HttpApi(node.management_url).put(f"/{path}", body)
 
 
 @pytest.fixture
@@ -161,19 +157,14 @@ def test_another_leader_of_a_queue_is_told_by_that_node(
     deadline_s = time.monotonic() + SECONDS
 
     def act() -> None:
+        api = HttpApi(first.management_url)
         while True:
-            headers = {"Authorization": LOGIN, "Content-Type": "application/json"}
-            place = f"{first.management_url}/api/queues/%2F/cq-led"
-            with urlopen(Request(place, headers=headers), timeout=20) as answer:
-                row = json.load(answer)
+            row = api.get("/queues/%2F/cq-led")
             if row["leader"] and len(row["online"]) == 3:
                 break
             assert time.monotonic() < deadline_s
         target = second if row["leader"] != second.name else third
-        body = json.dumps({"node": target.name}).encode()
-        path = "/api/queues/quorum/%2F/cq-led/leader"
-        request = Request(f"{first.management_url}{path}", body, headers, method="POST")
-        urlopen(request, timeout=20).close()
+        api.post("/queues/quorum/%2F/cq-led/leader", {"node": target.name})
 
     told = asyncio.run(
         follow(

@@ -6,11 +6,11 @@ from typing import Final, TypeVar
 
 import pytest
 
-from tests.conformance.http_api import HttpApi
 from tests.conformance.test_leases import Leased, bodies
 from tests.waiting import eventually
 from warren.client import ClientError, RequestFailed, connect
 from warren.testing import ClusterOfNodes
+from warren.testing.http_api import HttpApi
 
 T = TypeVar("T")
 

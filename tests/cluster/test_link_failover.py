@@ -11,9 +11,9 @@ import pytest
 
 from tests.cluster.toxiproxy import server_program
 from tests.conformance.federation_pair import Cluster
-from tests.conformance.http_api import HttpApi
 from tests.waiting import crowding, eventually, within
 from warren.testing import ClusterOfNodes, Node, free_ports
+from warren.testing.http_api import HttpApi
 from warren.testing.toxiproxy import Proxy, Toxic, ToxiproxyServer
 
 MOVED_S = 2.0

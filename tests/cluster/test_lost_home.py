@@ -11,10 +11,10 @@ import pytest
 
 from node.cli.warrenctl import main
 from tests.conformance.broker import Inbox, channel_closed, drain, publish_all, settle_down
-from tests.conformance.http_api import HttpApi
 from tests.waiting import eventually
 from warren.client import Message, PeerError, RequestFailed, connect
 from warren.testing import ClusterOfNodes
+from warren.testing.http_api import HttpApi
 
 DOWN = "NOT_FOUND - home node 'n1' of durable queue 'q' in vhost '/' is down or inaccessible"
 DOWN_COUNTED = "home node 'n1' of durable queue 'counted' in vhost '/' is down or inaccessible"

@@ -10,9 +10,9 @@ import pika
 import pytest
 
 from node.cli.warrenctl import main
-from tests.conformance.http_api import HttpApi
 from tests.waiting import eventually
 from warren.testing.cluster import ClusterOfNodes
+from warren.testing.http_api import HttpApi
 from warren.testing.node import Node
 
 pytestmark = [pytest.mark.timeout(240)]

@@ -6,10 +6,10 @@ from typing import Any
 import pika
 import pytest
 
-from tests.conformance.http_api import HttpApi
 from tests.conformance.pages import Pages, address, open_browser, show, wrong_with
 from tests.waiting import eventually
 from warren.testing.cluster import ClusterOfNodes
+from warren.testing.http_api import HttpApi
 
 pytestmark = [pytest.mark.timeout(240), pytest.mark.source]
 

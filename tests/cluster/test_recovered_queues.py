@@ -1,18 +1,16 @@
 """Quorum queues that lose their majority for ever, on real nodes: an operator has them go on."""
 
-import json
 import os
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, Final
-from urllib.error import HTTPError
-from urllib.request import Request, urlopen
 
 import pika
 import pytest
 
 from node.cli.warrenctl import main
 from warren.testing.cluster import ClusterOfNodes
+from warren.testing.http_api import HttpApi
 from warren.testing.node import Node
 
 LONG: Final = os.environ.get("WARREN_LONG") == "1"
@@ -20,7 +18,6 @@ pytestmark = [
     pytest.mark.timeout(240),
     pytest.mark.skipif(not LONG, reason="takes long: `make chaos` runs it"),
 ]
-LOGIN: Final = "Basic Z3Vlc3Q6Z3Vlc3Q="  # guest, guest
 COUNT: Final = 200
 
 
@@ -59,15 +56,7 @@ def lost_two() -> Iterator[ClusterOfNodes]:
 
 
 def ask(node: Node, path: str, method: str = "GET", body: Any = None) -> tuple[int, Any]:
-    data = None if body is None else json.dumps(body).encode()
-    headers = {"Authorization": LOGIN, "Content-Type": "application/json"}
-    request = Request(f"{node.management_url}/api/{path}", data, headers, method=method)
-    try:
-        with urlopen(request, timeout=40) as answer:
-            text = answer.read()
-            return answer.status, json.loads(text) if text else None
-    except HTTPError as error:
-        return error.code, json.loads(error.read() or b"null")
+    return HttpApi(node.management_url).ask(method, f"/{path}", body)
 
 
 def eventually(is_so: Callable[[], object], seconds: float = 40.0) -> None:

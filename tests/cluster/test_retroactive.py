@@ -6,9 +6,9 @@ from typing import Any
 import pika
 
 from tests.conformance.broker import drain, numbered
-from tests.conformance.http_api import HttpApi
 from tests.waiting import eventually
 from warren.testing import ClusterOfNodes, Node
+from warren.testing.http_api import HttpApi
 
 EXCHANGE = "news"
 

@@ -12,12 +12,12 @@ import pika
 import pika.exceptions
 import pytest
 
-from tests.conformance.http_api import HttpApi
 from tests.unit.node.certificates import Authority
 from tests.waiting import eventually, until
 from warren import client
 from warren.testing import Node
 from warren.testing.cluster import ClusterOfNodes
+from warren.testing.http_api import HttpApi
 from warren.testing.node import free_ports
 
 pytestmark = [pytest.mark.timeout(240)]

@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.request import urlopen
 
 import pytest
 
@@ -16,6 +15,7 @@ from tests.conformance.test_amqp10_streams import begin, take
 from tests.waiting import eventually
 from warren.client import connect
 from warren.testing import ClusterOfNodes
+from warren.testing.http_api import HttpApi
 from warren.wire.amqp10.codec.values import ULong
 
 COUNT = 400
@@ -164,9 +164,7 @@ def metrics(shared: Shared) -> str:
     """Of all nodes."""
     found = ""
     for number in (1, 2, 3):
-        place = f"{shared.cluster.node(number).management_url}/metrics"
-        with urlopen(place, timeout=10) as answer:
-            found += answer.read().decode()
+        found += HttpApi(shared.cluster.node(number).management_url).text("/metrics")
     return found
 
 

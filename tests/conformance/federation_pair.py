@@ -5,8 +5,8 @@ from urllib.parse import quote
 
 import pika
 
-from tests.conformance.http_api import HttpApi
 from tests.waiting import eventually
+from warren.testing.http_api import HttpApi
 
 
 class Broker(Protocol):

@@ -16,10 +16,10 @@ from typing import Final, Self
 
 import pytest
 
-from tests.conformance.http_api import HttpApi
 from tests.conformance.programs import missing, tools_folder
 from tests.waiting import eventually
 from warren.testing import free_ports
+from warren.testing.http_api import HttpApi
 
 PROGRAM: Final = "usr/lib/rabbitmq/bin/rabbitmq-server"
 INSIDE: Final = "/srv"  # where the node sees its folder

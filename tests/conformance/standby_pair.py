@@ -8,8 +8,8 @@ from urllib.parse import quote
 import pika
 
 from node.cli.warrenctl import main
-from tests.conformance.http_api import HttpApi
 from tests.waiting import eventually
+from warren.testing.http_api import HttpApi
 
 
 def feed_uri(management_url: str) -> str:

@@ -19,11 +19,11 @@ from proton.handlers import MessagingHandler
 from proton.reactor import Container, SenderOption
 
 from tests.conformance.broker import CONFIG, Broker, drain, ready_count
-from tests.conformance.http_api import HttpApi
 from tests.conformance.programs import node_js, tools_folder
 from tests.conformance.proton10 import ACCEPTED, REJECTED, connect10, data_message, outcome_of
 from tests.waiting import eventually
 from warren.testing import Node
+from warren.testing.http_api import HttpApi
 
 KINDS: Final = pytest.mark.parametrize("kind", ["classic", "quorum"])
 BODY: Final = b"x" * 1000

@@ -16,9 +16,9 @@ from tests.conformance.broker import (
     settle_down,
     wait_until_ready,
 )
-from tests.conformance.http_api import HttpApi
 from tests.conformance.options import both_kinds, declare, onward, publish
 from tests.conformance.proton10 import ACCEPTED, connect10, link_refused, outcome_of
+from warren.testing.http_api import HttpApi
 
 
 @pytest.fixture

@@ -10,10 +10,10 @@ import pika
 import pytest
 
 from tests.conformance.broker import drain, numbered, ready_count
-from tests.conformance.http_api import HttpApi
 from tests.conformance.raw import HEARTBEAT, RawClient, frame
 from tests.waiting import eventually
 from warren.testing import Node
+from warren.testing.http_api import HttpApi
 
 QUEUE: Final = "orders"
 

@@ -1,8 +1,6 @@
 """AMQP 1.0 on nodes of its own: a crash, an alarm, listings."""
 
-from base64 import b64encode
 from urllib.parse import quote
-from urllib.request import Request, urlopen
 
 import pika
 import proton
@@ -10,10 +8,10 @@ import pytest
 from proton import uint
 
 from tests.conformance.broker import Broker
-from tests.conformance.http_api import HttpApi
 from tests.conformance.proton10 import body_of, connect10, data_message, take10
 from tests.conformance.raw10 import BEGIN, CLOSE, DISPOSITION, FLOW, TRANSFER, Raw10
 from warren.testing import Node
+from warren.testing.http_api import HttpApi
 
 LARGE = bytes(100_000)
 
@@ -92,16 +90,9 @@ def test_a_connection_is_listed_and_counted_by_its_protocol() -> None:
         (incoming,), (outgoing,) = session["incoming_links"], session["outgoing_links"]
         assert (incoming["target_address"], incoming["credit"]) == ("/queues/q", 169)
         assert (outgoing["queue_name"], outgoing["delivery_count"]) == ("q", 1)
-        metrics = text(node, "/metrics")
+        metrics = HttpApi(node.management_url).text("/metrics")
         assert 'rabbitmq_global_messages_received_total{protocol="amqp10"} 1' in metrics
         assert 'rabbitmq_global_consumers{protocol="amqp10"} 1' in metrics
         node.api("DELETE", f"/api/connections/{quote(mine['name'], safe='')}")
         with pytest.raises(proton.ProtonException, match="amqp:connection:forced"):
             receiver.receive(timeout=5)
-
-
-def text(node: Node, path: str, method: str = "GET") -> str:
-    login = b64encode(b"guest:guest").decode()
-    headers = {"Authorization": f"Basic {login}"}
-    with urlopen(Request(node.management_url + path, headers=headers, method=method)) as reply:
-        return str(reply.read().decode())

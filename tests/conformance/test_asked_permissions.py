@@ -17,7 +17,6 @@ from proton.utils import BlockingConnection
 from rstream import Producer, exceptions
 
 from tests.conformance.broker import GUEST
-from tests.conformance.http_api import HttpApi
 from tests.conformance.password_services import Fields, HttpService
 from tests.conformance.proton10 import body_of, data_message
 from tests.conformance.test_password_services import connected
@@ -25,6 +24,7 @@ from tests.conformance.test_stream_frames import Client, number, text
 from tests.waiting import eventually
 from warren.client import ClientError, Message, connect
 from warren.testing import Node, free_port
+from warren.testing.http_api import HttpApi
 from warren.wire.stream import codes
 from warren.wire.stream.frames import FrameWriter
 

@@ -17,13 +17,13 @@ import pika.exceptions
 import pytest
 
 from tests.conformance.broker import drain, numbered, publish_all, take
-from tests.conformance.http_api import HttpApi
 from tests.conformance.raw10 import DISPOSITION, FLOW, Raw10
 from tests.waiting import eventually
 from warren.storage.log_proof import LIST_OFFSETS, decode_end
 from warren.storage.log_proof import NAME as PROOF
 from warren.storage.record import HEADER, PUBLISH, RAFT_ENTRY, SETTLE, padded
 from warren.testing import Node, NodeFailed
+from warren.testing.http_api import HttpApi
 
 BLOCK_BYTES: Final = 4096
 QUORUM: Final = {"x-queue-type": "quorum"}

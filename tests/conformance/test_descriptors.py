@@ -13,11 +13,11 @@ from urllib.parse import urlsplit
 import pika
 import pytest
 
-from tests.conformance.http_api import HttpApi
 from tests.conformance.raw import HEARTBEAT, PeerClosed, RawClient, frame
 from tests.unit.node.certificates import Authority
 from tests.waiting import eventually
 from warren.testing import Node
+from warren.testing.http_api import HttpApi
 from warren.testing.node import free_ports
 
 FILES_MAX: Final = 200

@@ -6,8 +6,8 @@ import pika
 import pytest
 
 from tests.conformance.broker import GUEST, Broker, ready_count
-from tests.conformance.http_api import HttpApi
 from warren.testing import Node
+from warren.testing.http_api import HttpApi
 
 
 @pytest.fixture

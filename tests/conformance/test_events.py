@@ -19,10 +19,10 @@ from tests.conformance.broker import (
     channel_closed,
     settle_down,
 )
-from tests.conformance.http_api import HttpApi
 from warren.client import Message
 from warren.client import connect as connect10
 from warren.testing import Node
+from warren.testing.http_api import HttpApi
 
 SETTINGS = {"events.exchange": "true", "log.format": "json", "log.audit": "all"}
 EVENTS = "amq.rabbitmq.event"

@@ -16,10 +16,10 @@ import pytest
 from node.build import installed_version
 from node.cli.warrenctl import main
 from tests.conformance.broker import CONFIG, Broker
-from tests.conformance.http_api import HttpApi, part
 from tests.conformance.raw10 import END, Raw10
 from warren import client as warren_client
 from warren.testing import Node
+from warren.testing.http_api import HttpApi, part
 
 USERS = """
 [[users]]

@@ -10,8 +10,8 @@ from urllib.request import Request, urlopen
 import pytest
 
 from tests.conformance.broker import CONFIG
-from tests.conformance.http_api import HttpApi
 from warren.testing import Node
+from warren.testing.http_api import HttpApi
 
 FOLDER = Path(__file__).parent / "definitions"
 QUEUE = {"vhost": "v", "durable": True}

@@ -12,8 +12,8 @@ import pika.exceptions
 import pytest
 
 from tests.conformance.broker import CONFIG, Broker
-from tests.conformance.http_api import HttpApi
 from warren.testing import Node
+from warren.testing.http_api import HttpApi
 
 LOGIN = "Basic " + base64.b64encode(b"guest:guest").decode()
 LONG = "x" * 256

@@ -16,9 +16,9 @@ import schemathesis
 from schemathesis import GenerationMode
 
 from tests.conformance.broker import CONFIG
-from tests.conformance.http_api import HttpApi
 from tests.conformance.openapi_judge import Judge
 from warren.testing import Node
+from warren.testing.http_api import HttpApi
 
 TIMES = int(os.environ.get("WARREN_FUZZ", "1"))
 SEED = int(os.environ.get("WARREN_FUZZ_SEED", "9"))

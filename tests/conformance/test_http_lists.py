@@ -10,10 +10,10 @@ import pika
 import pytest
 
 from tests.conformance.broker import Broker
-from tests.conformance.http_api import HttpApi, part
 from tests.waiting import eventually
 from warren.client import Message, connect
 from warren.testing import Node
+from warren.testing.http_api import HttpApi, part
 
 INTERVAL_MS = 200
 

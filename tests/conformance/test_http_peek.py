@@ -10,9 +10,9 @@ import pytest
 import rabbitmq_amqp_python_client as rabbitmq
 
 from tests.conformance.broker import Broker, publish_all, ready_count, take
-from tests.conformance.http_api import HttpApi
 from warren.client import RequestFailed, connect
 from warren.testing import Node
+from warren.testing.http_api import HttpApi
 
 PLACE = "/queues/%2F/seen"
 KINDS: dict[str, dict[str, Any]] = {

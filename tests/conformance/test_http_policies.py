@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.conformance.broker import CONFIG
-from tests.conformance.http_api import HttpApi
 from tests.waiting import eventually
 from warren.testing import Node
+from warren.testing.http_api import HttpApi
 
 BODY = {"routing_key": "", "properties": {}, "payload": "x", "payload_encoding": "string"}
 TAKE = {"ackmode": "ack_requeue_false", "count": 50, "encoding": "auto"}

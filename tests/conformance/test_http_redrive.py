@@ -10,8 +10,8 @@ import pytest
 import rabbitmq_amqp_python_client as rabbitmq
 
 from tests.conformance.broker import Broker, drain, publish_all, wait_until_ready
-from tests.conformance.http_api import HttpApi
 from warren.testing import Node
+from warren.testing.http_api import HttpApi
 
 READ = "^dead$"
 WRITES = {"mender": "^(amq.default|other)$", "reader": "^other$"}

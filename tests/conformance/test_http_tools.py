@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.broker import Broker
-from tests.conformance.http_api import HttpApi
+from warren.testing.http_api import HttpApi
 
 FOLDER = Path(__file__).parent / "requests"
 

@@ -7,7 +7,6 @@ import pytest
 from proton import Described, uint, ulong
 
 from tests.conformance.broker import Broker, Inbox, ready_count, wait_until_ready
-from tests.conformance.http_api import HttpApi
 from tests.conformance.raw10 import (
     ACCEPTED,
     DISPOSITION,
@@ -17,6 +16,7 @@ from tests.conformance.raw10 import (
     Raw10,
     encode,
 )
+from warren.testing.http_api import HttpApi
 
 FRAME_MAX = 131_072
 SMALL_FRAME_MAX = 8192

@@ -7,11 +7,11 @@ from typing import Any, Final
 
 import pytest
 
-from tests.conformance.http_api import HttpApi
 from tests.waiting import eventually
 from warren.client import ClientError, Connection, Message, RequestFailed, connect
 from warren.client.links import LinkHandle, Quiet, Terms
 from warren.testing import Broker, VirtualHost
+from warren.testing.http_api import HttpApi
 from warren.wire.amqp10.codec.performatives import Attach, Source, Target
 from warren.wire.amqp10.link import SENDER_SETTLED
 from warren.wire.amqp10.transfers import Transfers

@@ -8,10 +8,10 @@ import pytest
 
 from node.cli.warrenctl import main
 from tests.conformance.federation_pair import Cluster
-from tests.conformance.http_api import HttpApi
 from tests.conformance.test_shovels import LOCAL, drained, fill, shovel, state
 from tests.waiting import eventually
 from warren.testing import Node
+from warren.testing.http_api import HttpApi
 
 
 @pytest.fixture(scope="module")

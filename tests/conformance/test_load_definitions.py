@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.http_api import HttpApi
 from warren.testing import Node, NodeFailed
+from warren.testing.http_api import HttpApi
 
 ADMIN = {"name": "shop", "password": "s3cret", "tags": ["administrator"]}
 RIGHTS = {"user": "shop", "vhost": "/", "configure": ".*", "write": ".*", "read": ".*"}

@@ -8,9 +8,9 @@ from typing import Final
 import pytest
 
 from tests.conformance.broker import GUEST
-from tests.conformance.http_api import HttpApi
 from tests.conformance.raw import CLOSE, HEADER, START, START_OK, Frame, long, method, short
 from warren.testing import Node
+from warren.testing.http_api import HttpApi
 from warren.testing.node import NodeFailed
 
 CONFIG: Final = (

@@ -6,8 +6,8 @@ import pika
 import pytest
 
 from node.cli.warrenctl import main
-from tests.conformance.http_api import HttpApi
 from warren.testing import Node
+from warren.testing.http_api import HttpApi
 
 QUORUM = {"x-queue-type": "quorum"}
 

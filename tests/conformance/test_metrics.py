@@ -15,9 +15,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.conformance.broker import CONFIG
-from tests.conformance.http_api import HttpApi
 from tests.waiting import eventually
 from warren.testing import Node, free_port
+from warren.testing.http_api import HttpApi
 
 MONITORING: Final = Path(__file__).resolve().parent.parent.parent / "deploy" / "monitoring"
 NAME: Final = re.compile(r"\b(?:rabbitmq|warren)_[a-z0-9_]+")

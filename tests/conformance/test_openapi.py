@@ -11,10 +11,10 @@ import pytest
 import rabbitmq_amqp_python_client as rabbitmq
 
 from tests.conformance.broker import Broker
-from tests.conformance.http_api import HttpApi
 from tests.conformance.openapi_judge import Judge
 from warren.client import connect
 from warren.testing import Node
+from warren.testing.http_api import HttpApi
 
 VHOST = "open/api"
 # What stands for the names in paths: one of each kind that is there.

@@ -10,7 +10,6 @@ import pika
 import pytest
 
 from tests.conformance.broker import Broker, settle_down
-from tests.conformance.http_api import HttpApi
 from tests.conformance.pages import (
     LARGE_PHONE,
     PHONE,
@@ -23,6 +22,7 @@ from tests.conformance.pages import (
     violations,
     wrong_with,
 )
+from warren.testing.http_api import HttpApi
 
 # Of one build: nothing of the page is compiled.
 pytestmark = [pytest.mark.timeout(240), pytest.mark.source]

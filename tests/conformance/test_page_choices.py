@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.http_api import HttpApi
 from tests.conformance.pages import (
     LARGE_PHONE,
     WIDE_SCREEN,
@@ -17,6 +16,7 @@ from tests.conformance.pages import (
     unfold,
 )
 from tests.waiting import eventually
+from warren.testing.http_api import HttpApi
 
 # Of one build: nothing of the page is compiled.
 pytestmark = [pytest.mark.timeout(240), pytest.mark.source]

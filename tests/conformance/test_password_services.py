@@ -10,9 +10,9 @@ from proton import ConnectionException
 from proton.utils import BlockingConnection
 
 from tests.conformance.broker import GUEST
-from tests.conformance.http_api import HttpApi
 from tests.conformance.password_services import Directory, Fields, HttpService, directory
 from warren.testing import Node
+from warren.testing.http_api import HttpApi
 from warren.testing.node import NodeFailed
 
 # Without a password in the definitions; `bob` is not there at all.

@@ -18,7 +18,6 @@ from tests.conformance.broker import (
     take,
     wait_until_ready,
 )
-from tests.conformance.http_api import HttpApi
 from tests.conformance.options import (
     Arguments,
     both_kinds,
@@ -30,6 +29,7 @@ from tests.conformance.options import (
     publish,
 )
 from tests.waiting import eventually
+from warren.testing.http_api import HttpApi
 
 Connect = Callable[..., Any]
 

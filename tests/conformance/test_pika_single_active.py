@@ -19,10 +19,10 @@ from tests.conformance.broker import (
     take,
     wait_until_ready,
 )
-from tests.conformance.http_api import HttpApi
 from tests.conformance.options import both_kinds, declare, publish
 from tests.waiting import eventually
 from warren.testing import Node
+from warren.testing.http_api import HttpApi
 
 ACTIVE = {"x-single-active-consumer": True}
 

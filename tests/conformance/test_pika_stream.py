@@ -20,9 +20,9 @@ from tests.conformance.broker import (
     settle_down,
     wait_until_ready,
 )
-from tests.conformance.http_api import HttpApi
 from tests.conformance.options import declare
 from warren.testing import Node
+from warren.testing.http_api import HttpApi
 
 Connect = Callable[..., Any]
 STREAM = {"x-queue-type": "stream"}

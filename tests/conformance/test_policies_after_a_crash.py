@@ -7,8 +7,8 @@ import pika
 import pytest
 
 from tests.conformance.broker import GUEST, Broker, ready_count, wait_until_ready
-from tests.conformance.http_api import HttpApi
 from warren.testing import Node
+from warren.testing.http_api import HttpApi
 
 LIFETIME_S = 2.0
 

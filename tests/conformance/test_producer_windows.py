@@ -10,11 +10,11 @@ from proton.reactor import Container
 
 from node.cli.warrenctl import main
 from tests.conformance.broker import CONFIG
-from tests.conformance.http_api import HttpApi
 from tests.conformance.proton10 import data_message
 from tests.waiting import until
 from warren.client import Connection, Message, PeerError, connect
 from warren.testing import Node
+from warren.testing.http_api import HttpApi
 
 WINDOW = 16 << 10
 BODY = b"x" * 1000

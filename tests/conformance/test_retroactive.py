@@ -21,11 +21,11 @@ from tests.conformance.broker import (
     settle_down,
     wait_until_ready,
 )
-from tests.conformance.http_api import HttpApi
 from tests.conformance.options import both_kinds, exclusive_queue
 from tests.conformance.proton10 import body_of, connect10, data_message, take10
 from tests.waiting import eventually
 from warren.testing import Node
+from warren.testing.http_api import HttpApi
 
 KEY: Final = "retroactive-message-count"
 SAFE: Final = pika.BasicProperties(delivery_mode=2)

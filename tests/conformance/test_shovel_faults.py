@@ -7,9 +7,9 @@ import pika
 import pytest
 
 from tests.cluster.toxiproxy import server_program
-from tests.conformance.http_api import HttpApi
 from tests.waiting import eventually
 from warren.testing import Node, free_ports
+from warren.testing.http_api import HttpApi
 from warren.testing.toxiproxy import Proxy, Toxic, ToxiproxyServer
 
 COUNT = 3_000

@@ -8,9 +8,9 @@ import pika
 import pytest
 
 from node.cli.warrenctl import main
-from tests.conformance.http_api import HttpApi
 from tests.waiting import eventually
 from warren.testing import Node
+from warren.testing.http_api import HttpApi
 
 LOCAL = "amqp:///%2F"
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.http_api import HttpApi
 from tests.conformance.test_shovels import drained, fill, shovel, state
 from tests.waiting import eventually
 from warren.testing import Node
+from warren.testing.http_api import HttpApi
 
 COUNT = 700
 

@@ -7,8 +7,8 @@ import pika
 import pika.exceptions
 import pytest
 
-from tests.conformance.http_api import HttpApi
 from warren.testing import Node
+from warren.testing.http_api import HttpApi
 
 # Stands for a version that took any expression: loaded by Python before the node's own modules.
 TAKES_ALL = """

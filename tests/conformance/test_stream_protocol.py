@@ -29,9 +29,9 @@ from rstream.schema import OffsetSpec, OffsetSpecification
 
 from node.cli.warrenctl import main as warrenctl
 from tests.conformance.broker import CONFIG
-from tests.conformance.http_api import HttpApi
 from tests.waiting import eventually, until
 from warren.testing import free_port
+from warren.testing.http_api import HttpApi
 from warren.testing.node import Node
 
 NAME = "log"

@@ -12,11 +12,11 @@ from proton.utils import BlockingConnection
 from rstream import Producer
 
 from tests.conformance.broker import GUEST
-from tests.conformance.http_api import HttpApi
 from tests.conformance.proton10 import body_of, data_message
 from tests.unit.node.identity_provider import Provider
 from tests.waiting import eventually
 from warren.testing import Node, free_port
+from warren.testing.http_api import HttpApi
 from warren.testing.node import NodeFailed
 
 ALL = "warren.configure:*/*", "warren.write:*/*", "warren.read:*/*"

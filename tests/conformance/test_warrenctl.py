@@ -14,8 +14,8 @@ from node.cli.changes import CHANGES
 from node.cli.lists import LISTS
 from node.cli.warrenctl import main
 from tests.conformance.broker import CONFIG
-from tests.conformance.http_api import HttpApi
 from warren.testing import Node
+from warren.testing.http_api import HttpApi
 
 SHOVEL: Final = {  # to nowhere
     "src-uri": "amqp://127.0.0.1:1",

@@ -16,13 +16,13 @@ import pytest
 
 from tests.conformance import raw
 from tests.conformance.broker import GUEST, Inbox, wait_until_ready
-from tests.conformance.http_api import HttpApi
 from tests.conformance.pages import open_browser
 from tests.conformance.programs import missing, tools_folder
 from tests.conformance.raw10 import SASL_HEADER, Raw10
 from tests.conformance.web_relay import Relay
 from tests.waiting import eventually
 from warren.testing import Node
+from warren.testing.http_api import HttpApi
 from warren.testing.node import free_ports
 
 QUEUE: Final = "web-amqp"

@@ -3,13 +3,13 @@
 import json
 import pickle
 import socket
-import urllib.request
-from base64 import b64encode
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
 
 import pytest
+
+from warren.testing.http_api import HttpApi
 
 pytest.importorskip("pyspark")
 
@@ -101,10 +101,9 @@ def test_a_leader_that_cannot_be_reached_is_left_out(
 
 
 def api(broker: Broker, method: str, path: str) -> Any:
-    request = urllib.request.Request(broker.management_url + path, method=method)
-    request.add_header("Authorization", f"Basic {b64encode(b'guest:guest').decode()}")
-    with urllib.request.urlopen(request, timeout=60) as answer:
-        return json.loads(answer.read() or b"null")
+    status, content = HttpApi(broker.management_url).page(method, path)
+    assert status < 300, (path, status, content)
+    return json.loads(content or b"null")
 
 
 def test_connections_stay_open_and_may_end_between_two_polls(

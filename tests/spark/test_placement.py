@@ -14,10 +14,10 @@ pytest.importorskip("pyspark")
 from pyspark.sql import SparkSession
 
 from node.cli.warrenctl import main
-from tests.conformance.http_api import HttpApi
 from tests.spark.test_jobs import ran
 from tests.waiting import eventually
 from warren.testing import ClusterOfNodes
+from warren.testing.http_api import HttpApi
 
 pytestmark = [
     pytest.mark.slow,

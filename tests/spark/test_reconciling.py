@@ -11,7 +11,6 @@ pytest.importorskip("pyspark")
 
 from pyspark.sql import SparkSession
 
-from tests.conformance.http_api import HttpApi
 from tests.spark.test_jobs import ran, said
 from tests.spark.test_spark import run_with, taken
 from tests.waiting import eventually
@@ -19,6 +18,7 @@ from warren.client import Message
 from warren.spark.jobs.messages import messages_of
 from warren.spark.jobs.reconciling import reconcile, reconciliation_reference
 from warren.testing import Broker
+from warren.testing.http_api import HttpApi
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

@@ -18,12 +18,12 @@ if shutil.which("java") is None:
     pytest.skip("java is not there", allow_module_level=True)
 
 
-from tests.conformance.http_api import HttpApi
 from warren.client import Message, connect
 from warren.spark.options import read_options
 from warren.spark.source import StreamReader
 from warren.spark.stream_reads import ReadError
 from warren.testing import Broker
+from warren.testing.http_api import HttpApi
 
 COUNT: Final = 2500
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]

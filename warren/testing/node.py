@@ -6,7 +6,6 @@ the packages beside this one. Its log is the file `node.log` in the folder; stdo
 but the ready line.
 """
 
-import base64
 import json
 import os
 import random
@@ -173,20 +172,13 @@ class Node:
         return {name: float(value) for name, _, value in samples}
 
     def _request(self, method: str, path: str, body: object, seconds: float) -> str:
-        import http.client
+        from warren.testing.http_api import HttpApi
 
-        login = base64.b64encode(b"guest:guest").decode()
-        headers = {"Authorization": f"Basic {login}", "Content-Type": "application/json"}
-        content = None if body is None else json.dumps(body)
-        connection = http.client.HTTPConnection(self.host, self.management_port, timeout=seconds)
-        try:
-            connection.request(method, path, content, headers)
-            answer = connection.getresponse()
-            text = answer.read().decode("utf-8", "replace")
-        finally:
-            connection.close()
-        if answer.status >= 300:
-            raise NodeFailed(f"{method} {path}: {answer.status} {text}")
+        api = HttpApi(self.management_url)
+        status, content = api.page(method, path, body, seconds)
+        text = content.decode("utf-8", "replace")
+        if status >= 300:
+            raise NodeFailed(f"{method} {path}: {status} {text}")
         return text
 
     def command(self) -> list[str]:
