@@ -61,6 +61,9 @@ class Peers(Protocol):
     def is_connected(self, member: int) -> bool:
         """Whether a link stands."""
 
+    def version(self, member: int) -> int:
+        """Of the peer link, that the newest process of the node speaks; 0: not known."""
+
     def is_trusted(self, member: int) -> bool:
         """Whether the failure detector takes the node for alive. True for this node."""
 

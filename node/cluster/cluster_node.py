@@ -267,6 +267,9 @@ class Cluster:
     def is_connected(self, member: int) -> bool:
         return self.links.is_connected(member)
 
+    def version(self, member: int) -> int:
+        return self.links.version_of(member)
+
     def is_trusted(self, member: int) -> bool:
         return member == self.member or self.raft.detector.is_trusted(member)
 

@@ -273,10 +273,11 @@ class Proxy:
 
     def relay(self, relay: "Relay", epoch: int) -> bool:
         """Sessions that use the queue do so by way of its old home until that has handed them over,
-        others elsewhere. `epoch`: of the view. Return whether there are any."""
+        or as long as they last if it does not know how; others elsewhere. `epoch`: of the view.
+        Return whether there are any."""
         self._relay = self._moved_to = relay
         for tie in self._ties.values():
-            if not tie.is_moving:
+            if not tie.is_moving and self._proxies.hands_over:
                 tie.is_moving = True
                 relay.begin_moving(tie.sink)
                 self._proxies.put([put_numbers(MOVE, self.uid, tie.sink.session, epoch)])
@@ -489,6 +490,7 @@ class Proxies:
         self._roams = roams  # who takes what its leaders of quorum queues say
         self.is_down = False  # nothing goes there until the node is heard of again
         self.is_held = False  # the stream has taken as much as it may
+        self.hands_over = True  # the node knows MOVE; else sessions stay when queues get mirrors
         self.published_bytes: i64 = 0  # messages for queues whose home is there
         self._stream_credit = CreditActor(
             f"stream to member {member}", HELD_SPEC, None, "peer stream"

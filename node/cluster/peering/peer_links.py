@@ -218,6 +218,11 @@ class PeerLinks:
         if peer is not None:
             self._end_link(peer, reason)
 
+    def version_of(self, member: int) -> int:
+        """What both sides of the last link speak; 0: there was none."""
+        peer = self._peers.get(member)
+        return 0 if peer is None else peer.version
+
     def status(self, member: int) -> PeerStatus | None:
         """What there is to be told of a peer."""
         peer = self._peers.get(member)
@@ -334,6 +339,7 @@ class PeerLinks:
                 socket.abort("the node was removed")  # By the user, when told of the old link.
                 return
             peer.take_claim(claim)
+            peer.version = socket.core.version()
             peer.link = Link(claim.pair, socket, time.monotonic_ns())
             if socket.is_dialer:
                 socket.hold()  # It has both connections before we do, and may send at once.

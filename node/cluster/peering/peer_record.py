@@ -54,6 +54,7 @@ class Peer:
         self.port = port
         self.incarnation = incarnation  # 0: the first one that comes counts
         self.boot = 0  # of the process that was there last
+        self.version = 0  # of the peer link, which that process and this one speak
         self.past_boots: list[int] = []
         self._conflicts: list[int] = []  # processes that were reported in conflict with it
         self.link: Link | None = None

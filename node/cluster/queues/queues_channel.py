@@ -33,6 +33,7 @@ from queues.remote.proxy import Proxy, Roams
 from queues.remote.remote_interfaces import Ending, FindEnd, PeerRoute
 from queues.sessions.credit import CreditSpec
 from warren.wire.peer.codes import PeerFault
+from warren.wire.peer.handshake import MOVING_VERSION
 from warren.wire.peer.stream import HELLO
 
 log = logging.getLogger("warren.cluster")
@@ -206,6 +207,8 @@ class QueuesChannel:
         other = self._other(member)
         other.greeting = []
         other.is_refusing = False
+        version = self._peers.version(member)
+        other.peer_queues.proxies.hands_over = version >= MOVING_VERSION
         if self._is_open:
             other.peer_queues.connected()
 

@@ -17,6 +17,7 @@ from tests.sim.storage.sim_disk import SimDisk
 from tests.sim.storage.sim_keyed import SimKeyed
 from tests.sim.storage.steps import StepRunner
 from warren.storage.snapshot import SnapshotStore
+from warren.wire.peer.handshake import VERSION_MAX
 
 if TYPE_CHECKING:
     from tests.sim.definitions.world import World
@@ -59,6 +60,9 @@ class SimPeers:
 
     def is_full(self, member: int) -> bool:
         return False
+
+    def version(self, member: int) -> int:
+        return VERSION_MAX
 
     def is_trusted(self, member: int) -> bool:
         return self._node.is_trusted(member)

@@ -10,6 +10,7 @@ from collections import deque
 
 from node.cluster.cluster_interfaces import PeerChannel
 from warren.wire.peer.codes import PeerFault
+from warren.wire.peer.handshake import VERSION_MAX
 
 Frame = tuple[int, bytes]  # kind, payload
 
@@ -40,6 +41,9 @@ class FakePeers:
     def is_connected(self, member: int) -> bool:
         return frozenset((self.member, member)) in self._net.links
 
+    def version(self, member: int) -> int:
+        return self._net.version
+
     def is_trusted(self, member: int) -> bool:
         if member in self.suspected:
             return False
@@ -56,6 +60,7 @@ class PeerNet:
         self.nodes: dict[int, FakePeers] = {}
         self.links: set[frozenset[int]] = set()
         self.under_way: dict[tuple[int, int], deque[Frame]] = {}
+        self.version = VERSION_MAX  # that both ends of all links speak
         self.room = 1_000_000  # frames that one way of a link takes
         self.faults: list[str] = []
 

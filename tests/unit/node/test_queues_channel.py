@@ -10,6 +10,7 @@ from queues.machine.commands import ACCEPT, Attach, EndSession, Get, Inspect, Se
 from tests.unit.node.away_world import LATER, AwayWorld
 from tests.unit.queues.fake_sink import FakeSink
 from tests.unit.queues.messages import body_of, chunk_of
+from warren.wire.peer.handshake import MOVING_VERSION
 from warren.wire.peer.stream import UNACKED_BYTES_MAX
 
 UID = 20  # of a queue at home on node 2
@@ -47,6 +48,15 @@ def test_nothing_is_handed_to_a_node_before_its_queues_are_there() -> None:
     world.nodes[2].part.open()
     world.settle()
     assert (world.ready(UID), sink.take()) == (1, [("confirms", UID, 1)])
+
+
+def test_a_node_with_an_older_peer_link_is_not_asked_to_hand_sessions_over() -> None:
+    world = AwayWorld(TWO)
+    proxies = world.nodes[1].part.all_peer_queues[2].proxies
+    assert proxies.hands_over
+    world.net.version = MOVING_VERSION - 1
+    world.net.join(1, 2)
+    assert not proxies.hands_over
 
 
 def test_a_link_that_breaks_is_nothing_but_latency() -> None:

@@ -99,6 +99,10 @@ class PeerConnection:
         assert claim is not None
         return claim
 
+    def version(self) -> int:
+        """Of the peer link, that both sides speak."""
+        return int(self._handshake.version)
+
     # In
 
     def receive(self, data: bytes, now_ns: i64) -> list[Event]:

@@ -33,7 +33,8 @@ from warren.wire.peer.codes import (
 
 MAGIC: Final = b"WARRENPL"
 VERSION_MIN: Final = 1  # of the peer link, spoken here
-VERSION_MAX: Final = 1
+VERSION_MAX: Final = 2
+MOVING_VERSION: Final = 2  # from it on a node knows the items MOVE and MOVED about queues
 ID_MAX: Final = (1 << 63) - 1  # of nodes and all other numbers that are drawn
 CLUSTER_ID_BYTES: Final = 16
 FOUNDING_BYTES: Final = 8  # of a cluster id: the digest of the founding list

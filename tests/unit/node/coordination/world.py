@@ -16,6 +16,7 @@ import pytest
 from node.cluster.cluster_interfaces import COORDINATION, PeerChannel
 from node.cluster.coordination.coordination_interface import Load
 from node.cluster.coordination.coordinator import TICK_S, Coordinator, Membership
+from warren.wire.peer.handshake import VERSION_MAX
 
 
 class FakePeers:
@@ -38,6 +39,9 @@ class FakePeers:
 
     def is_full(self, member: int) -> bool:
         return False
+
+    def version(self, member: int) -> int:
+        return VERSION_MAX
 
     def is_trusted(self, member: int) -> bool:
         return True

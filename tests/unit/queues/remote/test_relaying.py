@@ -131,6 +131,27 @@ def test_a_consumer_keeps_what_it_holds_and_gets_what_comes_from_the_leader() ->
     assert relayed.body(3) == b"3"
 
 
+def test_a_session_stays_with_an_old_home_that_does_not_know_how_to_hand_it_over() -> None:
+    relayed = Relayed()
+    relayed.nodes.proxies.hands_over = False
+    relayed.nodes.publish([b"a", b"b", b"c"])
+    relayed.nodes.attach(1, 2)
+    relayed.nodes.turn()
+    relayed.nodes.sync()
+    relayed.found()
+    relayed.turn()
+    assert not relayed.is_moved
+    key = consumer_key(relayed.sink.session, 1)
+    relayed.away.proxy.command(relayed.sink, Settle(key, ACCEPT, [(1, 2)]))
+    assert relayed.turn() == [("delivers", UID, 1, 3, 3, 1, False)]
+    relayed.away.proxy.publish(relayed.sink, chunk_of([b"d"]), 4)
+    relayed.turn()
+    assert relayed.sink.confirmed == {UID: 4}
+    relayed.away.proxy.command(relayed.sink, EndSession(relayed.sink.session))
+    relayed.turn()
+    assert relayed.is_moved and relayed.machine.length() == 2
+
+
 def test_a_session_that_keeps_the_way_that_it_knew_reaches_the_leader() -> None:
     relayed = in_use()
     old_way = relayed.nodes.proxy

@@ -65,17 +65,17 @@ def test_the_bytes_of_the_handshake_are_these() -> None:
     hello = output(first)
     assert hello == struct.pack(
         "<8sBBBBHHQQQQQ16s32s",
-        b"WARRENPL", 1, 0, 0, 0, 1, 1, 1, 2, 1001, 2001, PAIR, CLUSTER_ID, nonce(1),
+        b"WARRENPL", 1, 0, 0, 0, 1, 2, 1, 2, 1001, 2001, PAIR, CLUSTER_ID, nonce(1),
     )  # fmt: skip
     feed(second, hello)
     answer = output(second)
     assert answer == struct.pack(
         "<8sBBBBHHQQQQQ16s32s",
-        b"WARRENPL", 1, 0, 0, 0, 1, 1, 2, 1, 1002, 2002, PAIR, CLUSTER_ID, nonce(100),
+        b"WARRENPL", 1, 0, 0, 0, 2, 2, 2, 1, 1002, 2002, PAIR, CLUSTER_ID, nonce(100),
     )  # fmt: skip
     feed(first, answer)
     proof = output(first)
-    head = struct.pack("<8sBBBBHH", b"WARRENPL", 2, 0, 0, 0, 1, 1)
+    head = struct.pack("<8sBBBBHH", b"WARRENPL", 2, 0, 0, 0, 2, 2)
     key = hmac.digest(b"sixteen bytes or more", b"warren peer link: key", "sha256")
     label = b"warren peer link: dialer"
     assert proof == head + hmac.digest(key, label + hello + answer + head, "sha256")
@@ -179,7 +179,9 @@ def test_a_recorded_accepter_is_refused_when_it_is_played_again() -> None:
 
 def test_what_a_dialer_says_is_no_proof_when_it_is_sent_back_to_it() -> None:
     first = dialer(identity(1), 1)  # even a node that expects itself there
-    feed(first, output(first))
+    hello = bytearray(output(first))
+    hello[12:16] = struct.pack("<HH", 2, 2)  # as if it had chosen
+    feed(first, bytes(hello))
     (event,) = feed(first, output(first))
     assert isinstance(event, Failed)
     assert event.code == PROOF
@@ -214,7 +216,7 @@ def test_a_refusal_that_was_forged_is_told_as_one_without_proof() -> None:
     assert "without a proof" in event.text
 
 
-@pytest.mark.parametrize("versions", [(2, 9), (0, 0)])
+@pytest.mark.parametrize("versions", [(3, 9), (0, 0)])
 def test_no_common_version_is_refused_before_any_proof(versions: tuple[int, int]) -> None:
     hello = bytearray(output(dialer(identity(1), 2)))
     hello[12:16] = struct.pack("<HH", *versions)
@@ -234,13 +236,27 @@ def test_the_highest_common_version_is_chosen() -> None:
     hello[12:16] = struct.pack("<HH", 1, 7)
     second = accepter(identity(2))
     assert feed(second, bytes(hello)) == []
-    assert struct.unpack_from("<HH", output(second), 12) == (1, 1)
+    assert struct.unpack_from("<HH", output(second), 12) == (2, 2)
+    assert second.version() == 2
+
+
+def test_a_peer_of_version_1_is_spoken_to_in_version_1() -> None:
+    hello = bytearray(output(dialer(identity(1), 2)))
+    hello[12:16] = struct.pack("<HH", 1, 1)
+    second = accepter(identity(2))
+    assert feed(second, bytes(hello)) == []
+    assert second.version() == 1
+    first = dialer(identity(1), 2)
+    output(first)
+    answer = output(second)
+    assert feed(first, answer) == []
+    assert first.version() == 1
 
 
 def test_a_version_that_was_talked_down_on_the_way_makes_the_proof_wrong() -> None:
     first = dialer(identity(1), 2)
     hello = bytearray(output(first))
-    hello[12:16] = struct.pack("<HH", 1, 2)  # as if a newer dialer had been made older, or back
+    hello[12:16] = struct.pack("<HH", 1, 3)  # as if a newer dialer had been made older, or back
     second = accepter(identity(2))
     feed(second, bytes(hello))
     feed(first, output(second))
