@@ -141,7 +141,6 @@ def test_a_node_that_is_killed_while_its_queue_becomes_a_plain_one_loses_nothing
     check(used_while(cluster, queue, tmp_path, happens))
 
 
-@pytest.mark.skipif(not LONG, reason="long")
 def test_all_nodes_restart_one_after_the_other_and_nothing_is_lost(
     cluster: ClusterOfNodes, tmp_path: Path
 ) -> None:

@@ -30,6 +30,7 @@ QUEUES: dict[str, dict[str, object]] = {
     "short": {"x-max-length": 10},
     "held": {},
     "single": {"x-single-active-consumer": True},
+    "committed": {},
 }
 POLICY = {
     "pattern": "",
@@ -58,6 +59,11 @@ def survivors() -> Iterator[ClusterOfNodes]:
             publish(channel, "short", b"%d" % number)
             publish(channel, "held", b"%d" % number)
             publish(channel, "single", b"%d" % number)
+        transaction = channel.connection.channel()
+        transaction.tx_select()
+        for number in range(COUNT):
+            transaction.basic_publish("", "committed", b"%d" % number)
+        transaction.tx_commit()
         publish(channel, "rejected", b"r")
         publish(channel, "ttl", b"t")
         channel.basic_qos(prefetch_count=HELD)
@@ -124,6 +130,11 @@ def test_a_message_expires_and_is_dead_lettered(channel: BlockingChannel) -> Non
     [death] = properties.headers["x-death"]
     assert (body, death["reason"], death["queue"]) == (b"t", "expired", "ttl")
     assert count(channel, "ttl") == 0
+
+
+def test_what_a_transaction_has_committed_is_there(channel: BlockingChannel) -> None:
+    found = take(channel, "committed", COUNT)
+    assert [body for _, _, body in found] == [b"%d" % number for number in range(COUNT)]
 
 
 def test_the_length_limit_holds_for_old_and_new_messages(channel: BlockingChannel) -> None:

@@ -1,20 +1,26 @@
 """Mirrored classic queues on three real nodes: what is confirmed survives nodes that are killed."""
 
+import asyncio
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import islice
 from typing import Any
 
+import pika
 import pytest
+from pika.adapters.blocking_connection import BlockingChannel
 
 from node.cli.warrenctl import main as warrenctl
 from tests.cluster.queue_clients import WAIT_S, channel_to, consume, filled, publish
+from tests.cluster.test_events import follow
 from tests.conformance.broker import channel_closed
+from tests.conformance.test_http_definitions import export_of_3_13
 from tests.waiting import eventually
 from warren.testing import ClusterOfNodes
 
 COUNT = 50
+LOSS = "queue.mirror.promoted.unsynchronised"
 pytestmark = [pytest.mark.timeout(240)]
 
 
@@ -67,6 +73,36 @@ def test_what_was_confirmed_survives_a_leader_that_is_killed(cluster: ClusterOfN
     cluster.node(1).start()
     synchronised(cluster, "m-led", 2)
     assert consume(channel_to(cluster, 1), "m-led", COUNT + 1) == [*bodies, b"afterwards"]
+
+
+def test_a_queue_of_an_export_of_rabbitmq_3_13_has_mirrors_and_survives_its_leader(
+    cluster: ClusterOfNodes,
+) -> None:
+    hashed = cluster.node(1).api("GET", "/api/auth/hash_password/ink")["ok"]
+    cluster.node(1).api("POST", "/api/definitions", export_of_3_13(hashed))
+
+    def clerks(number: int) -> BlockingChannel:
+        url = cluster.node(number).url.replace("guest:guest", "clerk:ink")
+        parameters = pika.URLParameters(url.replace("%2F", "ledger"))
+        channel = pika.BlockingConnection(parameters).channel()
+        channel.confirm_delivery()
+        return channel
+
+    def letters() -> dict[str, Any]:
+        found = cluster.node(1).api("GET", "/api/queues/ledger/old-letters")
+        assert isinstance(found, dict)
+        return found
+
+    eventually(lambda: len(letters()["synchronised_slave_nodes"]) == 1, letters)
+    leader = cluster.number_of(letters()["node"])
+    reader = leader % 3 + 1
+    bodies = [b"letter %d" % number for number in range(COUNT)]
+    publish(clerks(reader), "old-letters", bodies)
+    cluster.node(leader).kill9()
+    assert consume(clerks(reader), "old-letters", COUNT) == bodies
+    cluster.node(leader).start()
+    cluster.node(1).api("DELETE", "/api/vhosts/ledger")
+    cluster.node(1).api("DELETE", "/api/users/clerk")
 
 
 def test_publishers_wait_less_than_two_seconds_when_the_leader_is_killed(
@@ -467,10 +503,12 @@ def test_a_promotion_without_synchronisation_reports_how_many_messages_are_lost(
         for number in (2, 3):
             mirrors = partial(metric, cluster, number, "warren_unsynchronised_mirrors")
             eventually(mirrors, seconds=WAIT_S)
-        cluster.node(1).kill9()
+        kill = cluster.node(1).kill9
+        told = asyncio.run(follow(cluster.node(2), LOSS, kill, lambda _: True))
         eventually(lambda: row(cluster, "lossy")["node"] in ("n2", "n3"), seconds=WAIT_S)
         leader = int(row(cluster, "lossy")["node"][1])
         assert consume(channel_to(cluster, leader), "lossy", 1) == [b"with mirrors"]
+        assert [each["properties"]["messages_lost"] for each in told] == [len(bodies)]
         assert metric(cluster, leader, "warren_mirror_lost_messages_total") == len(bodies)
         line = f"about {len(bodies)} messages are lost (ha-promote-on-failure"
         assert line in cluster.node(leader).log()

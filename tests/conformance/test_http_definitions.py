@@ -53,14 +53,19 @@ def lines(node: Node, path: str, body: object) -> list[Any]:
 # Of RabbitMQ 3.13, written after its documentation
 
 
+def export_of_3_13(hashed: str) -> dict[str, Any]:
+    """Its user clerk has the password of that hash."""
+    text = (FOLDER / "rabbitmq-3.13.json").read_text().replace('"HASH"', json.dumps(hashed))
+    file: dict[str, Any] = json.loads(text)
+    if "argon2" in hashed:
+        file["users"][0]["hashing_algorithm"] = "argon2id"
+    return file
+
+
 def test_an_export_of_rabbitmq_3_13_is_imported_whole_and_again(
     node: Node, shared: HttpApi
 ) -> None:
-    hashed = shared.get("/auth/hash_password/ink")["ok"]
-    text = (FOLDER / "rabbitmq-3.13.json").read_text().replace('"HASH"', json.dumps(hashed))
-    file = json.loads(text)
-    if "argon2" in hashed:
-        file["users"][0]["hashing_algorithm"] = "argon2id"
+    file = export_of_3_13(shared.get("/auth/hash_password/ink")["ok"])
     assert shared.post("/definitions", file) is None, "nothing is without effect"
     first = shared.get("/definitions")
     assert shared.post("/definitions", file) is None
