@@ -92,6 +92,7 @@ GLIBC = {
 }
 
 COMPILED_LOOPS = {
+    "node/amqp091/forms.py",
     "node/streams/bodies.py",
     "node/streams/endpoint.py",
     "node/streams/publish_frames.py",
@@ -181,6 +182,7 @@ COMPILED = [
     "node/amqp10/sessions.py",
     "node/amqp091/channel.py",
     "node/amqp091/deliveries.py",
+    "node/amqp091/forms.py",
     "node/amqp091/endpoint.py",
     "node/amqp091/basic_get.py",
     "node/clock.py",

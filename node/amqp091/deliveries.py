@@ -19,11 +19,11 @@ from typing import Final, final
 from mypy_extensions import i32, i64, mypyc_attr
 
 from node.amqp091.delivery_ids import DeliveryIds
+from node.amqp091.forms import NO_OFFSET, Forms
 from node.amqp091.plans import Tracing
-from node.amqp091.stream_rules import with_offsets
 from node.amqp091.transaction import Transaction
 from node.oversized import OversizedHeaders
-from queues.conversion.chunks import in_form_1
+from queues.conversion.costs import REWRITTEN
 from queues.machine.commands import (
     ACCEPT,
     FAIL,
@@ -41,7 +41,7 @@ from queues.machine.commands import (
 )
 from queues.machine.effects import ACQUIRED_SHIFT
 from queues.message import FORMAT_091, Chunk
-from queues.queue_host import CancelSink, QueueHost, SessionSink
+from queues.queue_host import CancelSink, QueueHost, SessionSink, View
 from queues.sessions.counts import Counts
 from queues.sessions.unacked import VOID, TagRun, Unacked
 from queues.streams.host import StreamHost
@@ -62,7 +62,6 @@ from warren.wire.errors import ProtocolError, ReplyCode
 
 WINDOW: Final = 2048  # messages that an unlimited consumer may have waiting here
 HEAD_SLACK: Final = 256
-CONVERTED_BYTES: Final = 4096  # a message takes as long to convert as that many bytes to write
 QUORUM_PREFETCH: Final = 2000  # what no limit means for a consumer of a quorum queue
 ACQUIRED_COUNT: Final = b"x-acquired-count"
 DELIVERY_COUNT: Final = b"x-delivery-count"
@@ -149,6 +148,7 @@ class Deliveries:
         self.by_tag: dict[str, Consumer091] = {}
         self.hosts: dict[int, QueueHost] = {}  # every queue that holds something for the session
         self.unacked = Unacked()
+        self._forms: Forms | None = None  # from the first conversion on
         self.limit: i64 = 0  # of the whole channel (basic.qos global); 0: none
         self.spans_quorum = False  # the limit holds for consumers of quorum queues too
         self.prefetch: i64 = 0  # for consumers started from now on
@@ -386,28 +386,17 @@ class Deliveries:
 
     def write(self, budget: i64) -> i64:
         """Write waiting deliveries of about `budget` bytes; return how many bytes that were.
-        Messages of AMQP 1.0, which are converted, count as CONVERTED_BYTES at least."""
+        Messages that are shown in another form cost more (`queues.conversion.costs`)."""
         written: i64 = 0
         while self._head < len(self._pending) and written < budget:
             pending = self._pending[self._head]
-            consumer = pending.consumer
-            view = consumer.host.view(self._sink, pending.first, pending.count)
+            view = pending.consumer.host.view(self._sink, pending.first, pending.count)
             if view is None:
                 self._loading = True
                 break
-            chunk = view.chunk
-            index: i64 = view.index
-            count = messages_within(chunk, index, view.count, budget - written)
-            cost: i64 = 0
-            if chunk.format_tag != FORMAT_091:
-                count = min(count, max((budget - written) // CONVERTED_BYTES, 1))
-                cost = count * CONVERTED_BYTES
-            written += max(self._write_run(pending, chunk, index, count), cost)
-            if count == pending.count:
+            written += self._write_view(pending, view, budget - written)
+            if pending.count == 0:
                 self._head += 1
-            else:
-                pending.first += count
-                pending.count -= count
         if self._head == len(self._pending):
             self._pending = []
             self._head = 0
@@ -416,18 +405,43 @@ class Deliveries:
             self._head = 0
         return written
 
-    def _write_run(self, pending: Pending, chunk: Chunk, index: i64, count: i64) -> i64:
-        """Write `count` messages; reject those whose header frame the client cannot receive."""
+    def _write_view(self, pending: Pending, view: View, budget: i64) -> i64:
+        """Write the first messages of the run, as many as the budget allows; return their cost."""
+        consumer = pending.consumer
+        chunk = view.chunk
+        index: i64 = view.index
+        count = messages_within(chunk, index, view.count, budget)
+        cost: i64 = 0
+        if pending.attempts != 0 or consumer.ids is not None:
+            count = min(count, max(budget // REWRITTEN, 1))
+            cost = count * REWRITTEN
+        shown: Chunk | None = None
+        if chunk.format_tag != FORMAT_091 or consumer.stream:
+            if self._forms is None:
+                self._forms = Forms()
+            offset = pending.first - 1 if consumer.stream else NO_OFFSET
+            shown = self._forms.show(chunk, index, count, offset, budget)
+            count = shown.count()
+            cost = max(cost, self._forms.cost)
+        self._write_run(pending, chunk, index, count, shown)
+        pending.first += count
+        pending.count -= count
+        return max(cost, chunk.bytes_between(index, index + count))
+
+    def _write_run(
+        self, pending: Pending, chunk: Chunk, index: i64, count: i64, converted: Chunk | None
+    ) -> None:
+        """Write `count` messages; reject those whose header frame the client cannot receive.
+
+        They are those from `index` of `chunk` on, and of `converted` the first.
+        """
         shown = chunk
         first = index
-        if chunk.format_tag != FORMAT_091:
-            shown = in_form_1(chunk, index, count)
+        if converted is not None:
+            shown = converted
             first = 0
         if pending.attempts != 0:
             shown = counted(shown, first, count, pending.attempts)
-            first = 0
-        if pending.consumer.stream:
-            shown = with_offsets(shown, first, count, pending.first - 1)
             first = 0
         if pending.consumer.ids is not None:
             shown = pending.consumer.ids.marked(shown, first, count, pending.first)
@@ -448,7 +462,6 @@ class Deliveries:
                 size = header_frame_bytes(data, start)
                 self._reject_oversized(pending.consumer, pending.first + done, size)
                 done += 1
-        return chunk.bytes_between(index, index + count)
 
     def _write_fitting(
         self,

@@ -2,26 +2,19 @@
 
 from typing import Final
 
-from mypy_extensions import i32, i64
-
 from node.clock import utc_ms
-from queues.message import FORMAT_091, Chunk
 from queues.queue_host import QueueHost
 from queues.selectors.terms import decode_terms, selector_in
 from queues.streams.filtering import StreamFilter, parse_filter
 from queues.streams.host import StreamHost
 from queues.streams.offsets import NEXT, OffsetSpec, Start, parse_offset
 from warren.wire.amqp091.methods import BasicConsume
-from warren.wire.amqp091.rewrite import raw_headers, rewrite, without_keys
 from warren.wire.amqp091.values import Timestamp
-from warren.wire.buffer import BytesWriter, write_i32_le, write_i64_be
 from warren.wire.errors import ProtocolError, ReplyCode
 
 OFFSET_ARGUMENT: Final = "x-stream-offset"
 FILTER_ARGUMENT: Final = "x-stream-filter"
 UNFILTERED_ARGUMENT: Final = "x-stream-match-unfiltered"
-OFFSET_HEADER: Final = b"x-stream-offset"
-SIGNED_64: Final = 0x6C  # kind of a header
 
 
 def place_of(host: QueueHost) -> str:
@@ -100,35 +93,3 @@ def refuse_purge(host: QueueHost) -> None:
     if isinstance(host, StreamHost):
         text = f"queue.purge not supported by stream queues {place_of(host)}"
         raise ProtocolError(ReplyCode.NOT_IMPLEMENTED, text)
-
-
-def with_offsets(chunk: Chunk, index: i64, count: i64, offset: i64) -> Chunk:
-    """`count` messages from `index` on, each with the header x-stream-offset, from `offset` on."""
-    data = chunk.data
-    assert data is not None
-    offsets = BytesWriter()
-    parts: list[bytes] = []
-    size: i64 = 0
-    for place in range(index, index + count):
-        start, end = chunk.span(place)
-        part = with_offset(data, start, end, offset + place - index)
-        write_i32_le(offsets, i32(size))
-        parts.append(part)
-        size += len(part)
-    write_i32_le(offsets, i32(size))
-    return Chunk(FORMAT_091, b"".join(parts), 0, offsets.getvalue(), chunk.info)
-
-
-def with_offset(data: bytes, start: i64, end: i64, offset: i64) -> bytes:
-    """The message with the header; one whose headers cannot be read is delivered as it is."""
-    try:
-        kept = without_keys(raw_headers(data, start), (OFFSET_HEADER,))
-    except ProtocolError:
-        return data[start:end]
-    table = BytesWriter()
-    table.write(kept)
-    table.append(len(OFFSET_HEADER))
-    table.write(OFFSET_HEADER)
-    table.append(SIGNED_64)
-    write_i64_be(table, offset)
-    return rewrite(data, start, end, None, None, table.getvalue(), 0, None)

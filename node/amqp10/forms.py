@@ -11,6 +11,7 @@ from typing import Final, final
 
 from mypy_extensions import i32, i64
 
+from queues.conversion.costs import CONVERTED, REPEATED
 from queues.conversion.to_amqp10 import structured_headers, to_amqp10
 from queues.message import FORMAT_10, Chunk
 from queues.queue_host import View
@@ -27,7 +28,8 @@ from warren.wire.errors import ProtocolError
 
 KNOWN_MAX: Final = 64
 TRACE: Final = "amq.rabbitmq.trace"  # the exchange of the firehose
-CONVERTED_BYTES: Final = 256 * 1024  # at once: about what a link may write in a turn
+COST_MAX: Final = 64 * 1024  # of what is converted at once: a quarter of what a turn may write
+COUNT_MAX: Final = 128  # at once: what a link sends before the next one has its turn
 SMALL_BODY_MAX: Final = 255
 AMQP10_TYPE: Final = b"amqp-1.0"
 MARK: Final = b"\x00warren\x00"  # a body whose place in the conversion is looked for
@@ -41,31 +43,49 @@ class Forms:
         self._heads: dict[bytes, Heads] = {}  # by exchange and routing key
         self._plain = Heads({})
         self._before: dict[tuple[str, bytes, bytes], bytes | None] = {}
+        self.cost: i64 = 0  # of what was converted last
+        self._least: i64 = 0  # what the last message costs at least
 
-    def put(self, run: Run, view: View) -> None:
-        """The bytes of the view's messages, which are the run's first."""
+    def put(
+        self, run: Run, view: View, cost_max: i64 = COST_MAX, count_max: i64 = COUNT_MAX
+    ) -> None:
+        """The bytes of the view's messages, which are the run's first; what is converted is limited
+        by `convert`."""
         chunk: Chunk = view.chunk
-        data = chunk.data
-        assert data is not None
+        index: i64 = view.index
+        count: i64 = view.count
+        run.heads = self._plain
         if chunk.format_tag == FORMAT_10:
             run.heads = self._heads_of(chunk.names)
-            run.put(data, chunk.base, chunk.offsets, view.index, view.count)
-            return
-        run.heads = self._plain
+        else:
+            chunk = self.convert(chunk, index, min(count, count_max), cost_max)
+            run.cost = self.cost
+            index = 0
+            count = chunk.count()
+        data = chunk.data
+        assert data is not None
+        run.put(data, chunk.base, chunk.offsets, index, count)
+
+    def convert(self, chunk: Chunk, index: i64, count: i64, cost_max: i64) -> Chunk:
+        """Messages index.. of stored form 1 in form 2: up to `count`, and no more once they cost so
+        much (`queues.conversion.costs`); `cost` says how much they did."""
+        data = chunk.data
+        assert data is not None
         parts: list[bytes] = []
         offsets = BytesWriter()
+        write_i32_le(offsets, 0)
         size: i64 = 0
-        index: i64 = view.index
-        last = index + i64(view.count)
-        while index < last and size < CONVERTED_BYTES:
-            start, end = chunk.span(index)
+        place: i64 = 0
+        self.cost = 0
+        while place < count and (place == 0 or self.cost < cost_max):
+            start, end = chunk.span(index + place)
             part = self._converted(data, start, end)
-            write_i32_le(offsets, i32(size))
             parts.append(part)
             size += len(part)
-            index += 1
-        write_i32_le(offsets, i32(size))
-        run.put(b"".join(parts), 0, offsets.getvalue(), 0, index - i64(view.index))
+            self.cost += max(i64(len(part)), self._least)
+            write_i32_le(offsets, i32(size))
+            place += 1
+        return Chunk(FORMAT_10, b"".join(parts), 0, offsets.getvalue(), chunk.info)
 
     def _heads_of(self, names: bytes) -> Heads:
         heads = self._heads.get(names)
@@ -80,12 +100,15 @@ class Forms:
         """The message in stored form 2."""
         exchange, routing_key, properties, body = extract(data, start, end)
         key = (exchange, routing_key, properties)
+        self._least = REPEATED
         if key not in self._before:
+            self._least = CONVERTED
             if len(self._before) >= KNOWN_MAX:
                 self._before = {}
             self._before[key] = sections_before(exchange, routing_key, properties)
         before = self._before[key]
         if before is None:
+            self._least = CONVERTED
             return store(converted(data, start, end, exchange, routing_key))
         return store_with(before, body)
 

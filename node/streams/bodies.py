@@ -19,22 +19,13 @@ from warren.wire.amqp10.codec.values import Symbol
 from warren.wire.amqp10.codec.writer import write_value
 from warren.wire.amqp10.transfers import payload_at, store
 from warren.wire.buffer import BytesWriter, read_i32_le, write_i32_be
-from warren.wire.inplace import copy_words
+from warren.wire.inplace import copy
 
 RAW_KEY: Final = "x-stream-raw"
 RAW_BYTES: Final = RAW_KEY.encode()
 TRUE: Final = b"\x41"
 SHORT_BINARY: Final = 0xA0
 DESCRIPTOR_BYTES: Final = 3
-WORDS_BYTES_MAX: Final = 256  # more are copied by way of a slice
-
-
-def copy(writer: BytesWriter, data: bytes, begin: i64, end: i64) -> None:
-    """Append data[begin:end]."""
-    if end - begin <= WORDS_BYTES_MAX:
-        copy_words(writer, data, begin, end)
-    else:
-        writer.write(data[begin:end])
 
 
 def stored_form(body: bytes, filter_value: str, sections: Sections) -> bytes:

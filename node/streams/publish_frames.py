@@ -14,7 +14,7 @@ from typing import Final, final
 
 from mypy_extensions import i32, i64, mypyc_attr
 
-from node.streams.bodies import copy, stored_form
+from node.streams.bodies import stored_form
 from queues.streams.tracking import BATCH
 from warren.wire.amqp10.codec.descriptors import PROPERTIES
 from warren.wire.amqp10.codec.message import Sections
@@ -28,6 +28,7 @@ from warren.wire.buffer import (
     write_i32_le,
     write_i64_be,
 )
+from warren.wire.inplace import copy
 from warren.wire.stream.chunks import Unsupported, unpacked
 from warren.wire.stream.codes import PUBLISH_CONFIRM, VERSION_1, VERSION_2
 from warren.wire.stream.frames import BadFrame

@@ -23,42 +23,32 @@ NO_HEAD: Final = b"\xff"  # no head of a message
 
 # The same message in stored form 2, with the value ZERO as its annotation x-stream-offset.
 Annotate = Callable[[bytes], bytes]
-# A message of form 1 (the chunk's data, from, to) in stored form 2.
-Convert = Callable[[bytes, int, int], bytes]
 
 
 @final
 class OffsetMarks:
     """Invariant: `_begin` is what messages that begin with `_head` begin with, less the number."""
 
-    def __init__(self, annotate: Annotate, convert: Convert) -> None:
+    def __init__(self, annotate: Annotate) -> None:
         self._annotate = annotate
-        self._convert = convert
         self._sections = Sections()
         self._head = NO_HEAD
         self._begin = b""
 
     def mark(self, chunk: Chunk, index: i64, count: i64, offset: i64, bytes_min: i64) -> Chunk:
-        """Messages index.. in stored form 2, the first with this offset: up to `count`, and no more
-        once they have `bytes_min` bytes together.
-        """
+        """Messages of stored form 2 from `index` on, the first with this offset: up to `count`, and
+        no more once they have `bytes_min` bytes together."""
         data = chunk.data
         assert data is not None
-        is_10 = chunk.format_tag == FORMAT_10
         writer, offsets = BytesWriter(), BytesWriter()
         write_i32_le(offsets, 0)
         place: i64 = 0
         while place < count and (place == 0 or len(writer) < bytes_min):
             begin, after = chunk.span(index + place)
-            if is_10:
-                self._write(writer, data, begin, after, offset + place)
-            else:
-                message = self._convert(data, begin, after)
-                self._write(writer, message, 0, len(message), offset + place)
+            self._write(writer, data, begin, after, offset + place)
             write_i32_le(offsets, i32(len(writer)))
             place += 1
-        names = chunk.names if is_10 else b""
-        return Chunk(FORMAT_10, writer.getvalue(), 0, offsets.getvalue(), chunk.info, names)
+        return Chunk(FORMAT_10, writer.getvalue(), 0, offsets.getvalue(), chunk.info, chunk.names)
 
     def _write(self, writer: BytesWriter, data: bytes, begin: i64, after: i64, offset: i64) -> None:
         """The message data[begin:after] of form 2; one that is malformed as it is."""

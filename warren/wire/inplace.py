@@ -1,5 +1,7 @@
 """Stretches of bytes compared and copied without making slices of them. Compiled, hot."""
 
+from typing import Final
+
 from mypy_extensions import i32, i64
 
 from warren.wire.buffer import (
@@ -11,6 +13,8 @@ from warren.wire.buffer import (
     write_i32_le,
     write_i64_le,
 )
+
+WORDS_BYTES_MAX: Final = 256  # more are copied by way of a slice
 
 
 def same_bytes(data: bytes, left: i64, right: i64, size: i64) -> bool:
@@ -45,6 +49,14 @@ def begins_with(data: bytes, at: i64, end: i64, known: bytes) -> bool:
             return False
         pos += 1
     return True
+
+
+def copy(writer: BytesWriter, data: bytes, begin: i64, end: i64) -> None:
+    """Append data[begin:end]."""
+    if end - begin <= WORDS_BYTES_MAX:
+        copy_words(writer, data, begin, end)
+    else:
+        writer.write(data[begin:end])
 
 
 def copy_words(writer: BytesWriter, data: bytes, pos: i64, end: i64) -> None:

@@ -223,9 +223,11 @@ class ConsumingLink:
         view = self.host.view(self, run.first, run.count)
         if view is None:
             return False
-        if self.asked.start is not None:
-            view = with_offsets(view)
-        self.forms.put(run, view)
+        if self.asked.start is None:
+            self.forms.put(run, view)
+        else:
+            self.forms.put(run, with_offsets(view, self.forms))
+            run.cost = self.forms.cost
         return True
 
     def sent(self, run: Run, count: i64) -> None:

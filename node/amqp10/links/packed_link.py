@@ -31,6 +31,7 @@ log = logging.getLogger("warren.connection")
 
 PACKED_BYTES: Final = 120 << 10  # of messages: a delivery mostly fits into one frame
 MESSAGES_MAX: Final = 4096  # of a run
+COST_MAX: Final = 128 << 10  # of what is converted for a delivery
 WAITING_MAX: Final = 2  # deliveries that are made and not sent
 NUMBER: Final = 1  # of the runs that are offered; it means nothing here
 
@@ -66,6 +67,7 @@ class PackedLink:
         self._reader = StreamReader(member, start.at(int(1000 * time.time())), self._go_on)
         self._next: Found | None = None  # read and not offered
         self._forms = Forms()
+        self._cost = 0  # of what was converted for the delivery that is being made
         self._limit = 0  # deliveries that may be offered, counted from the beginning of the link
         self._is_draining = False
         self._is_going_on = False
@@ -153,6 +155,7 @@ class PackedLink:
         message = pack(parts)
         run = Run(NUMBER, first, 1, True)
         run.put(message, 0, bytes(4) + len(message).to_bytes(4, "little"), 0, 1)
+        run.cost = self._cost
         if self._core.offer(self.link, run) == 0:
             self._rewind(first)
             return False
@@ -165,7 +168,8 @@ class PackedLink:
         """Runs for one delivery: offset of the first message, messages, and the parts."""
         first = count = size = 0
         parts: list[bytes] = []
-        while size < PACKED_BYTES:
+        self._cost = 0
+        while size < PACKED_BYTES and self._cost < COST_MAX:
             found = self._next or self._reader.take(MESSAGES_MAX)
             self._next = None
             if found is None:
@@ -194,7 +198,9 @@ class PackedLink:
             place = (data, int(chunk.base), chunk.offsets, index, count)
             return count, pack_run(offset, chunk.names, *place)
         run = Run(NUMBER, offset, count, True)
-        self._forms.put(run, View(chunk, index, offset, count))
+        view = View(chunk, index, offset, count)
+        self._forms.put(run, view, COST_MAX - self._cost, MESSAGES_MAX)
+        self._cost += int(run.cost)
         converted = (run.data, int(run.base), run.offsets, int(run.index), int(run.ready))
         return int(run.ready), pack_run(offset, b"", *converted)
 

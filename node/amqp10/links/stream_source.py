@@ -12,10 +12,12 @@ the stream does not apply.
 
 from typing import Final
 
-from node.amqp10.forms import converted
+from node.amqp10.forms import COST_MAX, COUNT_MAX, Forms
 from node.clock import utc_ms
 from queues.conversion.annotated import annotated_form_10
+from queues.conversion.costs import REPEATED
 from queues.conversion.offset_marks import ZERO, OffsetMarks
+from queues.message import FORMAT_10
 from queues.queue_host import QueueHost, View
 from queues.selectors.message_fields import BadFilter
 from queues.selectors.sql import APPLICATION, BadExpression
@@ -23,12 +25,10 @@ from queues.selectors.terms import JMS, SQL, Term, encode_terms, expression_of, 
 from queues.streams.filtering import StreamFilter, parse_filter
 from queues.streams.host import StreamHost
 from queues.streams.offsets import NEXT, OffsetSpec, Start, parse_offset
-from warren.wire.amqp091.deliver import names_in
 from warren.wire.amqp10.codec.performatives import Source
 from warren.wire.amqp10.codec.values import Array, Described, Symbol, Timestamp
 from warren.wire.amqp10.errors import Condition, ProtocolError, Scope
 from warren.wire.amqp10.packed import PACKED_FILTER
-from warren.wire.amqp10.transfers import store
 
 OFFSET_FILTER: Final = "rabbitmq:stream-offset-spec"
 VALUES_FILTER: Final = "rabbitmq:stream-filter"
@@ -150,9 +150,16 @@ def _spec_of(value: object) -> OffsetSpec | None:
     return parse_offset(value)
 
 
-def with_offsets(view: View) -> View:
-    """The view's first messages in stored form 2, each with the annotation of its offset."""
-    shown = MARKS.mark(view.chunk, view.index, view.count, view.first - 1, SHOWN_BYTES)
+def with_offsets(view: View, forms: Forms) -> View:
+    """The view's first messages in stored form 2, each with the annotation of its offset; those of
+    form 1 are converted by `forms`, whose `cost` says what all that did."""
+    chunk, index, count = view.chunk, view.index, min(view.count, COUNT_MAX)
+    cost = 0
+    if chunk.format_tag != FORMAT_10:
+        chunk = forms.convert(chunk, index, count, COST_MAX)
+        index, count, cost = 0, chunk.count(), forms.cost
+    shown = MARKS.mark(chunk, index, count, view.first - 1, SHOWN_BYTES)
+    forms.cost = max(cost, shown.count() * REPEATED)
     return View(shown, 0, view.first, shown.count())
 
 
@@ -160,9 +167,4 @@ def _annotate(message: bytes) -> bytes:
     return annotated_form_10(message, {OFFSET_KEY: ZERO})
 
 
-def _convert(data: bytes, start: int, end: int) -> bytes:
-    exchange, routing_key = names_in(data, start)
-    return store(converted(data, start, end, exchange, routing_key))
-
-
-MARKS: Final = OffsetMarks(_annotate, _convert)
+MARKS: Final = OffsetMarks(_annotate)

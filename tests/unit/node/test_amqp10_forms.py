@@ -2,7 +2,8 @@
 
 import pytest
 
-from node.amqp10.forms import CONVERTED_BYTES, KNOWN_MAX, Forms, converted
+from node.amqp10.forms import COST_MAX, COUNT_MAX, KNOWN_MAX, Forms, converted
+from queues.conversion.costs import CONVERTED, REPEATED
 from queues.message import FORMAT_091, FORMAT_10, Chunk
 from queues.queue_host import View
 from warren.wire.amqp091.deliver import build
@@ -12,6 +13,7 @@ from warren.wire.amqp10.sender import Run
 from warren.wire.amqp10.transfers import payload_at, store
 
 SECTIONS = b"\x00\x53\x77\xa1\x01v"  # a value, encoded
+PLENTY = 1 << 20
 BAD_HEADERS = b"\x20\x00\x00\x00\x00\x04\xff\xff\xff\xff"
 
 
@@ -25,11 +27,11 @@ def chunk_of(messages: list[bytes], format_tag: int = FORMAT_091, names: bytes =
     return Chunk(format_tag, b"".join(messages), 0, offsets, 0, names)
 
 
-def put(forms: Forms, chunk: Chunk) -> Run:
+def put(forms: Forms, chunk: Chunk, *limits: int) -> Run:
     """All of the chunk, as far as the run takes it at once."""
     count = len(chunk.offsets) // 4 - 1
     run = Run(1, 1, count, False)
-    forms.put(run, View(chunk, 0, 1, count))
+    forms.put(run, View(chunk, 0, 1, count), *limits)
     return run
 
 
@@ -68,14 +70,25 @@ def test_more_ways_than_are_remembered_are_told_apart() -> None:
     forms = Forms()
     keys = [b"%d" % number for number in range(2 * KNOWN_MAX)]
     for _ in range(2):
-        found = payloads(put(forms, chunk_of([message(b"", key=key) for key in keys])))
+        found = payloads(put(forms, chunk_of([message(b"", key=key) for key in keys]), PLENTY))
         for key, each in zip(keys, found, strict=True):
             assert b"x-routing-key\xa1" + bytes((len(key),)) + key in each
 
 
 def test_large_messages_are_converted_a_few_at_a_time() -> None:
-    messages = [message(bytes(CONVERTED_BYTES)) for _ in range(3)]
+    messages = [message(bytes(COST_MAX)) for _ in range(3)]
     assert put(Forms(), chunk_of(messages)).ready == 1
+
+
+def test_small_messages_are_converted_as_few_at_a_time_as_their_conversion_costs() -> None:
+    forms = Forms()
+    alike = put(forms, chunk_of([message(b"x")] * 1000))
+    assert alike.ready == COUNT_MAX
+    assert alike.cost == CONVERTED + (COUNT_MAX - 1) * REPEATED
+    others = [message(b"x", key=b"%d" % number) for number in range(1000)]
+    found = put(forms, chunk_of(others))
+    assert found.ready == COST_MAX // CONVERTED
+    assert found.cost == COST_MAX
 
 
 def test_messages_of_amqp_10_go_as_they_came_with_their_route_in_front() -> None:

@@ -7,7 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from node.amqp091.deliveries import (
-    CONVERTED_BYTES,
     QUORUM_PREFETCH,
     WINDOW,
     Consumer091,
@@ -18,6 +17,7 @@ from node.amqp091.deliveries import (
 from node.amqp091.transaction import Transaction
 from node.oversized import OversizedHeaders
 from queues.conversion.chunks import names_for
+from queues.conversion.costs import CONVERTED, REPEATED, REWRITTEN
 from queues.machine.commands import (
     ACCEPT,
     FAIL,
@@ -564,14 +564,39 @@ def test_a_run_is_cut_where_the_budget_ends_but_never_to_nothing(
 def test_a_turn_converts_few_messages_of_the_other_protocol() -> None:
     channel = new_channel()
     consumer = channel.consume()
-    whole = [store(b"\x00\x53\x75\xa0\x01x")] * 64  # one data section
+    whole = [store(b"\x00\x53\x77\xa1\x01x")] * 64  # a value: each is converted by itself
     channel.queues[1].stored[:] = [
         (1, Chunk(FORMAT_10, b"".join(whole), 0, table(whole, 0), 0, names_for("", b"q")))
     ]
     channel.deliver(consumer.number, 1, 64)
-    first = channel.write(budget=4 * CONVERTED_BYTES)
-    assert [body for *_, body in first] == 4 * [b"x"]
+    assert len(channel.write(budget=4 * CONVERTED)) == 4
     assert len(channel.write()) == 60
+
+
+def test_a_turn_repeats_more_messages_that_begin_alike() -> None:
+    channel = new_channel()
+    consumer = channel.consume()
+    whole = [store(b"\x00\x53\x75\xa0\x01x")] * 64  # one data section
+    chunks = [
+        (
+            first,
+            Chunk(FORMAT_10, b"".join(whole[:8]), 0, table(whole[:8], 0), 0, names_for("", b"q")),
+        )
+        for first in range(1, 65, 8)
+    ]
+    channel.queues[1].stored[:] = chunks
+    channel.deliver(consumer.number, 1, 64)
+    found = channel.write(budget=CONVERTED + 20 * REPEATED)
+    assert [body for *_, body in found] == 21 * [b"x"]
+    assert [tag for _, tag, _, _ in channel.write()] == list(range(22, 65))
+
+
+def test_a_turn_writes_few_messages_that_were_tried_before() -> None:
+    channel = new_channel()
+    consumer = channel.consume()
+    channel.deliver(consumer.number, 1, 64, redelivered=True, attempts=1)
+    assert len(channel.write(budget=5 * REWRITTEN)) == 5
+    assert len(channel.write()) == 59
 
 
 def test_a_message_with_too_large_a_header_frame_is_rejected_and_those_around_it_written() -> None:

@@ -134,7 +134,8 @@ class Departures:
                 cost = self._send_small(link, sender, run, bodies, floor, budget)
             if cost == 0:
                 cost = self._send_large(link, sender, run, bodies, floor, budget)
-            budget -= cost
+            budget -= max(cost, run.cost)
+            run.cost = 0
             if run.count == 0:
                 sender.runs.popleft()
         return budget

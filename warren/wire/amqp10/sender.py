@@ -51,6 +51,7 @@ class Run:
         self.delivery_count: i64 = 0  # of failed deliveries, for the header
         self.acquired = False  # a consumer had these messages before
         self.ready: i64 = 0
+        self.cost: i64 = 0  # of the bytes that were put, beside sending them
         self.kept = False  # the bytes were there from the beginning, and stay
         self.data = b""
         self.base: i64 = 0

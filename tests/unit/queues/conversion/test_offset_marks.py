@@ -6,6 +6,7 @@ from itertools import accumulate
 from hypothesis import given
 from hypothesis import strategies as st
 
+from node.amqp10.forms import Forms
 from node.amqp10.links.stream_source import MARKS, with_offsets
 from queues.conversion.annotated import annotated_form_10
 from queues.message import FORMAT_10, Chunk
@@ -36,7 +37,7 @@ def chunk_of(messages: list[Message]) -> Chunk:
 
 def marked(view: View) -> list[tuple[bytes, Message]]:
     """The head of each frame, and its message."""
-    shown = with_offsets(view)
+    shown = with_offsets(view, Forms())
     data = shown.chunk.data
     assert data is not None
     found = []
