@@ -25,6 +25,8 @@ SETUP := $(PYTHON) tools/environment.py
 TOXIPROXY := github.com/Shopify/toxiproxy/v2/cmd/server@v2.12.0
 HELM      := helm.sh/helm/v3/cmd/helm@v3.16.4
 TOOLS     ?= $(abspath .tools)
+CYCLONEDX := $(TOOLS)/sbom/bin/cyclonedx-py
+SBOM      ?= dist/warren.cdx.json
 # In the order that is given: long files first, so that no worker is left alone with one.
 SPREAD := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 # The same sources are behind both builds: `make test` checks all of the compiled one, simulations
@@ -40,7 +42,7 @@ PURE_TESTS := tests/sim/mutants $(PURE_NODES:%=tests/conformance/test_%.py) \
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help python install docs tools helm rabbitmq3 rabbitmq4 run lint check format test test-part test-pure test-compiled test-spark test-spark-deployments faults fuzz-http mutants wheel sbom bench clean sim \
+.PHONY: help python install docs tools helm rabbitmq3 rabbitmq4 run lint check format test test-part test-pure test-compiled test-spark test-spark-deployments faults fuzz-http mutants wheel sbom sbom-list bench clean sim \
         chaos compose-up compose-down compose-test
 
 help:
@@ -174,15 +176,22 @@ docs: install
 wheel: python
 	@$(SETUP) wheel
 
-# Of what `pip install warrenmq[encrypted,ldap,oauth,s3]` installs; the tool that writes the list is in an environment of its own.
-sbom: python
-	@test -x .venv-sbom/bin/cyclonedx-py || ($(PYTHON) -m venv .venv-sbom && \
-	  .venv-sbom/bin/pip install --quiet 'cyclonedx-bom>=7,<8')
-	@rm -rf build/sbom && $(PYTHON) -m venv --without-pip build/sbom && mkdir -p dist
-	@.venv-sbom/bin/pip --python build/sbom/bin/python install --quiet "$$($(SETUP) wheel)[encrypted,ldap,oauth,s3]"
-	@.venv-sbom/bin/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible \
-	  --output-format JSON --output-file dist/warren.cdx.json build/sbom/bin/python
-	@echo "the bill of materials is dist/warren.cdx.json"
+# Of what `pip install warrenmq[encrypted,ldap,oauth,s3]` installs.
+sbom: python $(CYCLONEDX)
+	@rm -rf build/sbom && $(PYTHON) -m venv --without-pip build/sbom
+	@$(TOOLS)/sbom/bin/pip --python build/sbom/bin/python install --quiet "$$($(SETUP) wheel)[encrypted,ldap,oauth,s3]"
+	@$(MAKE) -s sbom-list LISTED=build/sbom/bin/python SBOM=$(SBOM)
+	@echo "the bill of materials is $(SBOM)"
+
+sbom-list: $(CYCLONEDX)
+	@mkdir -p $(dir $(SBOM))
+	@$(CYCLONEDX) environment --pyproject pyproject.toml --output-reproducible \
+	  --output-format JSON --output-file $(SBOM) $(LISTED)
+
+# The tool that writes the list is in an environment of its own, so that it lists nothing of itself.
+$(CYCLONEDX):
+	@$(PYTHON) -m venv $(TOOLS)/sbom
+	@$(TOOLS)/sbom/bin/pip install --quiet 'cyclonedx-bom>=7,<8'
 
 bench:
 	$(MAKE) -C bench
