@@ -1,6 +1,7 @@
 """Bodies of batches as text and JSON, and the options that say so. Neither Spark nor a broker."""
 
 import json
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -14,9 +15,9 @@ pytest.importorskip("pyarrow")
 from tests.spark.test_columns import rows_of
 from tests.unit.wire.amqp10.test_rows import encoded, run_of
 from warren.client import Message
-from warren.spark.bodies import BadBody, decoder_of
+from warren.spark.bodies import BadBody, body_type, decoder_of, shown
 from warren.spark.body_types import ddl_of, parse_schema
-from warren.spark.columns import batch_of, body_of
+from warren.spark.columns import batch_for, batch_of, body_of, schema_of
 from warren.spark.options import OptionError, read_options
 from warren.wire.amqp10.codec.values import Array, Symbol, Timestamp, ULong
 from warren.wire.amqp10.rows import StreamRows
@@ -242,3 +243,38 @@ def test_what_the_broker_adds_to_a_message_has_columns() -> None:
     }
     for each in (plain, wild):
         assert (each["ingress_time"], each["delivery_count"], each["deaths"]) == (None, 0, None)
+
+
+def test_a_query_has_the_columns_that_it_asks_for() -> None:
+    options = read_options(GIVEN | {"columns": "body, message_id", "bodyFormat": "text"})
+    assert schema_of(options, body_type(options)) == "body string, message_id string"
+    rows = StreamRows(body_of)
+    rows.add(run_of(encoded(0, [Message(b"one", message_id="m"), Message(b"\xff")])), 2)
+    batches = shown(options, iter([batch_for(options, rows)]))
+    with pytest.raises(BadBody, match="stream 's', offset 1: the body is no UTF-8"):
+        next(batches)
+    lenient = replace(options, null_bad_bodies=True)
+    (batch,) = shown(lenient, iter([batch_for(lenient, rows)]))
+    batch.validate(full=True)
+    assert batch.to_pylist() == [
+        {"body": "one", "message_id": "m"},
+        {"body": None, "message_id": None},
+    ]
+    without = replace(options, columns=("offset",))
+    assert schema_of(without, body_type(without)) == "offset bigint"
+    (batch,) = shown(without, iter([batch_for(without, rows)]))
+    assert batch.to_pylist() == [{"offset": 0}, {"offset": 1}], "no body is decoded"
+
+
+@pytest.mark.parametrize(
+    ("columns", "text"),
+    [
+        ("", "option 'columns' is ''; allowed: names of columns"),
+        ("body,,offset", "option 'columns' is 'body,,offset'; allowed"),
+        ("body, body", "allowed: names of columns with commas between them, each once"),
+        ("body, Size", "option 'columns' has 'Size'; allowed: queue, exchange, "),
+    ],
+)
+def test_columns_that_a_query_cannot_have_are_named(columns: str, text: str) -> None:
+    with pytest.raises(OptionError, match=text):
+        schema_of(read_options(GIVEN | {"columns": columns}), None)

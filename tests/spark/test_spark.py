@@ -83,6 +83,22 @@ def test_a_read_has_each_message_once(spark: Any, url: str, parts: int) -> None:
     assert load(spark, url, stream="log", startingOffset="next").collect() == []
 
 
+def test_a_read_has_the_columns_that_are_asked_for(spark: Any, url: str, tmp_path: Path) -> None:
+    """Of a batch, and of micro-batches."""
+    declare(url, "log", "stream")
+    publish(url, "log", 0, 100)
+    options = {"stream": "log", "columns": "body,offset", "bodyFormat": "text"}
+    rows = load(spark, url, **options)
+    assert rows.schema.simpleString() == "struct<body:string,offset:bigint>"
+    assert [tuple(each) for each in rows.collect()] == [(str(n), n) for n in range(100)]
+    source = spark.readStream.format("warren").options(url=url, **options).load()
+    query = source.writeStream.format("parquet").option("path", str(tmp_path / "out"))
+    query = query.option("checkpointLocation", str(tmp_path / "checkpoint"))
+    query.trigger(availableNow=True).start().awaitTermination(100)
+    kept = spark.read.parquet(str(tmp_path / "out")).orderBy("offset").collect()
+    assert [tuple(each) for each in kept] == [(str(n), n) for n in range(100)]
+
+
 def test_an_empty_stream_has_no_rows(spark: Any, url: str) -> None:
     declare(url, "none", "stream")
     assert load(spark, url, stream="none").collect() == []

@@ -9,7 +9,7 @@ A body that does not fit is an error, or null (`badBody`).
 import json
 import sys
 from base64 import b64decode
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime
 from decimal import Context, Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any, Final, final
@@ -80,6 +80,17 @@ class BodyDecoder:
             queue, offset = (batch.column(name)[row].as_py() for name in ("queue", "offset"))
             where = f"queue '{queue}'" if offset is None else f"stream '{queue}', offset {offset}"
             raise BadBody(f"{where}: {error}; badBody=null makes such bodies null") from None
+
+
+def shown(
+    options: ReadOptions, batches: Iterator[pyarrow.RecordBatch]
+) -> Iterator[pyarrow.RecordBatch]:
+    """The batches as the query has them: with decoded bodies, and the columns of `columns`."""
+    names = options.columns
+    decoder = None if names and "body" not in names else decoder_of(options)
+    if decoder is not None:
+        batches = map(decoder.decode, batches)
+    return (each.select(list(names)) for each in batches) if names else batches
 
 
 def body_type(options: ReadOptions) -> Type:

@@ -6,12 +6,15 @@ then spread over the rows by Arrow. Maps and arrays without entries are null.
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from itertools import accumulate
 from typing import Final, TypeVar
 
 import pyarrow
 
 from warren.client.message import try_decode
+from warren.spark.body_types import Type, ddl_of
+from warren.spark.options import OptionError, ReadOptions
 from warren.wire.amqp10.codec.performatives import Header, Properties, read_header, read_properties
 from warren.wire.amqp10.codec.reader import Reader
 from warren.wire.amqp10.codec.values import Array, Described, Pairs
@@ -68,19 +71,27 @@ COLUMNS: Final = pyarrow.schema(
 )
 
 
-def schema_of(body: str) -> str:
-    """The columns for Spark; `body` is the type of that column."""
-    return f"""queue string, exchange string, routing_key string, offset bigint,
-        message_id string, correlation_id string, content_type string, reply_to string,
-        user_id string, timestamp timestamp, ingress_time timestamp, durable boolean, priority int,
-        expiration_ms bigint, delivery_count bigint, deaths array<struct<queue: string,
-        reason: string, count: bigint, exchange: string, routing_keys: array<string>,
-        first_time: timestamp, last_time: timestamp, ttl_ms: bigint>>,
-        headers map<string,string>, annotations map<string,string>, body {body}"""
+def schema_of(options: ReadOptions, body: Type) -> str:
+    """The columns for Spark; `body` is the type of that column. OptionError: a name is none."""
+    types = {field.name: field.type for field in COLUMNS} | {"body": body}
+    unknown = [name for name in options.columns if name not in types]
+    if unknown:
+        raise OptionError(f"option 'columns' has '{unknown[0]}'; allowed: {', '.join(types)}")
+    return ", ".join(f"{name} {ddl_of(types[name])}" for name in options.columns or types)
 
 
-def batch_of(stream: str, rows: StreamRows) -> pyarrow.RecordBatch:
-    """All messages of `rows` as one batch of COLUMNS; `stream` may be a queue."""
+def batch_for(options: ReadOptions, rows: StreamRows) -> pyarrow.RecordBatch:
+    """The columns of the messages of `rows` that the query has, and those that an error names."""
+    names = (
+        dict.fromkeys((*options.columns, "queue", "offset")) if options.columns else COLUMNS.names
+    )
+    return batch_of(options.stream or options.queue, rows, tuple(names))
+
+
+def batch_of(
+    stream: str, rows: StreamRows, names: Sequence[str] = COLUMNS.names
+) -> pyarrow.RecordBatch:
+    """These columns of all messages of `rows` as one batch; `stream` may be a queue."""
     count = int(rows.count)
     offsets = pyarrow.py_buffer(rows.offsets.getvalue())
     found = {
@@ -94,11 +105,13 @@ def batch_of(stream: str, rows: StreamRows) -> pyarrow.RecordBatch:
             [None, *(pyarrow.py_buffer(each.getvalue()) for each in (rows.body_ends, rows.bodies))],
         ),
     }
-    found |= _spread(rows.header, count, _header, HEADER)
-    found |= _spread(rows.properties, count, _properties, PROPERTIES)
-    found |= _spread(rows.annotations, count, _map, ANNOTATIONS)
-    found |= _spread(rows.application_properties, count, _map, HEADERS)
-    return pyarrow.RecordBatch.from_arrays([found[each] for each in COLUMNS.names], schema=COLUMNS)
+    wanted = frozenset(names)
+    found |= _spread(rows.header, count, _header, HEADER, wanted)
+    found |= _spread(rows.properties, count, _properties, PROPERTIES, wanted)
+    found |= _spread(rows.annotations, count, _map, ANNOTATIONS, wanted)
+    found |= _spread(rows.application_properties, count, _map, HEADERS, wanted)
+    schema = pyarrow.schema([COLUMNS.field(name) for name in names])
+    return pyarrow.RecordBatch.from_arrays([found[name] for name in names], schema=schema)
 
 
 def body_of(message: bytes) -> bytes:
@@ -111,11 +124,17 @@ Column = Callable[[Sequence[T]], pyarrow.Array]
 
 
 def _spread(
-    section: Samples, count: int, read: Callable[[bytes], T], columns: Mapping[str, Column[T]]
+    section: Samples,
+    count: int,
+    read: Callable[[bytes], T],
+    columns: Mapping[str, Column[T]],
+    wanted: AbstractSet[str],
 ) -> dict[str, pyarrow.Array]:
-    """Columns that are made of one section."""
+    """The wanted columns of those that are made of one section."""
+    if wanted.isdisjoint(columns):
+        return {}
     values = [read(each) for each in section.samples]
-    made = {name: make(values) for name, make in columns.items()}
+    made = {name: make(values) for name, make in columns.items() if name in wanted}
     if len(values) == 1:
         return {name: _repeated(each, count) for name, each in made.items()}
     buffers = [None, pyarrow.py_buffer(section.places.getvalue())]

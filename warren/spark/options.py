@@ -20,7 +20,7 @@ READ: Final = (
     *("endingOffset", "endingTimestamp", "numPartitions"),
     *("maxMessagesPerTrigger", "maxBytesPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"),
     *("filter", "pushFilters", "failOnDataLoss", "readAt"),
-    *("bodyFormat", "schema", "avroSchema", "badBody"),
+    *("columns", "bodyFormat", "schema", "avroSchema", "badBody"),
 )
 WRITE: Final = (
     *COMMON,
@@ -75,6 +75,7 @@ class ReadOptions:
     lease_timeout_ms: int = 0  # for which it does so without a reader
     filter: str = ""  # SQL by which the broker selects messages of a stream; "": all
     push_filters: bool = False  # whether conditions of a batch go to the broker
+    columns: tuple[str, ...] = ()  # of the rows, in this order; (): all
 
 
 @dataclass(frozen=True)
@@ -134,7 +135,21 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
         lease_timeout_ms,
         _filter(options),
         FLAGS[_chosen(options, "pushFilters", ("false", "true"))],
+        _columns(options),
     )
+
+
+def _columns(options: Mapping[str, str]) -> tuple[str, ...]:
+    """Which of them there are, `columns` says (`schema_of`)."""
+    if "columns" not in options:
+        return ()
+    names = tuple(each.strip() for each in options["columns"].split(","))
+    if "" in names or len(set(names)) < len(names):
+        raise OptionError(
+            f"option 'columns' is '{options['columns'][:200]}'; allowed: names of columns with "
+            "commas between them, each once, such as offset, body"
+        )
+    return names
 
 
 def _filter(options: Mapping[str, str]) -> str:

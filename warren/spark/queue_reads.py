@@ -21,7 +21,7 @@ import pyarrow
 from warren.client import Connection, LoginFailed, PeerError, RequestFailed
 from warren.client.links import Terms
 from warren.client.management import Management
-from warren.spark.columns import batch_of, body_of
+from warren.spark.columns import batch_for, body_of
 from warren.spark.leaders import FAULTS, Leaders, Nodes, url_at
 from warren.spark.options import ReadOptions
 from warren.spark.stream_reads import (
@@ -270,7 +270,7 @@ async def _rest(
                 run = await runs.take(options.timeout_s)
                 rows.add_plain(run)
                 count -= int(run.count)
-            yield batch_of(options.queue, rows)
+            yield batch_for(options, rows)
 
 
 async def _reading(

@@ -20,7 +20,7 @@ from typing import Any
 import pyarrow
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from warren.spark.bodies import decoder_of
+from warren.spark.bodies import shown
 from warren.spark.leaders import Leaders
 from warren.spark.options import ReadOptions, split
 from warren.spark.queue_reads import Full, Held, QueueLease, Settled, Standing, read_batch
@@ -141,8 +141,7 @@ class QueueReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: Part) -> Iterator[pyarrow.RecordBatch]:
         part = partition
         batches = read_batch(self._options, part.number, part.first, part.count, part.address)
-        decoder = decoder_of(self._options)
-        return batches if decoder is None else map(decoder.decode, batches)
+        return shown(self._options, batches)
 
     def commit(self, end: Place) -> None:
         self._lease.commit(end["batch"])

@@ -27,8 +27,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from warren.spark.bodies import body_type, decoder_of
-from warren.spark.body_types import ddl_of
+from warren.spark.bodies import body_type, shown
 from warren.spark.columns import schema_of
 from warren.spark.leaders import Leaders
 from warren.spark.options import (
@@ -85,7 +84,8 @@ class WarrenSource(DataSource):
         return "warren"
 
     def schema(self) -> str:
-        return schema_of(ddl_of(body_type(read_options(self.options))))
+        options = read_options(self.options)
+        return schema_of(options, body_type(options))
 
     def reader(self, schema: StructType) -> "Reader":
         options = read_options(self.options)
@@ -229,9 +229,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def read_range(options: ReadOptions, part: Range) -> Iterator[pyarrow.RecordBatch]:
-    batches = read(replace(options, stream=part.stream), part.begin, part.end, part.address)
-    decoder = decoder_of(options)
-    return batches if decoder is None else map(decoder.decode, batches)
+    own = replace(options, stream=part.stream)
+    return shown(options, read(own, part.begin, part.end, part.address))
 
 
 def begins(leaders: Leaders, found: Mapping[str, Bounds]) -> Places:

@@ -14,7 +14,7 @@ from pyarrow import compute
 
 from warren.client import ClientError, Connection, Consumer, Message, connect
 from warren.client.links import LinkHandle, Quiet, Terms
-from warren.spark.columns import batch_of, body_of
+from warren.spark.columns import batch_for, body_of
 from warren.spark.leaders import FAULTS, Leaders, Look, Nodes, url_at
 from warren.spark.options import ReadOptions
 from warren.wire.amqp10.codec.performatives import Attach, Flow, Source, Target
@@ -125,7 +125,7 @@ def mean_bytes(leaders: Leaders, begin: Mapping[str, int], end: Mapping[str, int
     name = max(end, key=lambda each: end[each] - begin[each])
     last = min(end[name], begin[name] + SAMPLED)
     address = leaders.addresses([name]).get(name, "")
-    options = replace(leaders.options, stream=name, filter="")
+    options = replace(leaders.options, stream=name, filter="", columns=())
     sizes: list[int] = [
         each
         for batch in read(options, begin[name], last, address)
@@ -208,7 +208,7 @@ async def _batches(
                 is_over = rows.is_complete
             if rows.count:
                 wanted = _checked(options, wanted, rows.runs)
-                yield batch_of(options.stream, rows)
+                yield batch_for(options, rows)
         if wanted < end:
             _check_gap(options, wanted, end)
 
@@ -232,7 +232,7 @@ async def _selected(
                     rows.add(run, end)
                 is_over = run is None or rows.is_complete
             if rows.count:
-                yield batch_of(options.stream, rows)
+                yield batch_for(options, rows)
         first = await connection.consumer(_address(options), credit=1, filters=_from(begin))
         found = _offset(await _first(first, options))
         if found > begin:
