@@ -44,6 +44,8 @@ class Membership(Protocol):
 
     def members(self) -> list[Member]: ...
 
+    def member_named(self, name: str) -> Member | None: ...
+
 
 class Trust(Protocol):
     """Who is alive (`node.cluster.cluster_interfaces.Peers`)."""
@@ -87,7 +89,7 @@ class ClusterSnapshot:
         return [each for each in self._membership.members() if each.name]
 
     def member_named(self, name: str) -> Member | None:
-        return next((each for each in self.members() if each.name == name), None)
+        return self._membership.member_named(name)
 
     def name_of(self, member: int) -> str:
         """Of a node; of one that is no member any more, its number."""

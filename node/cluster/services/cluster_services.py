@@ -191,8 +191,8 @@ class Operating:
             )
         if queue.mirrors is not None and queue.mirrors.members:
             return self._with_mirrors(queue, queue.mirrors, view)
-        is_mirrored = queue.durable and "ha-mode" in view.policy.definition
-        view = replace(view, is_mirrored=is_mirrored and not queue.exclusive)
+        if queue.durable and not queue.exclusive and "ha-mode" in view.policy.definition:
+            view = replace(view, is_mirrored=True)
         if self.is_counted(queue):
             return view
         reason = f"its node {queue.node} is not running"

@@ -88,6 +88,9 @@ class FakeDefinitions:
     def members(self) -> list[Member]:
         return sorted(self._world.machine.roster.members.values(), key=lambda each: each.id)
 
+    def member_named(self, name: str) -> Member | None:
+        return self._world.machine.roster.named(name)
+
     def propose(self, command: Command, done: Callable[[Outcome], None] | None = None) -> None:
         self.proposed.append(command)
         outcome = self.refusal or self._world.do(command)
