@@ -321,13 +321,14 @@ class LiveView:
     def counts_known(self, vhost: str, name: str) -> bool:
         broker = self._broker
         queue = broker.definitions.queue(vhost, name)
-        if queue is None or broker.queues.is_down(queue):
+        if queue is None:
             return False
-        is_in_use = (
+        is_here = (  # Before what takes longer: lists ask for thousands that are elsewhere.
             queue.uid in broker.queues.hosts.awake
             or broker.quorum_queues.stream(queue.uid) is not None
+            or broker.queues.is_home(queue)
         )
-        return (is_in_use or broker.queues.is_home(queue)) and broker.operating.is_counted(queue)
+        return is_here and not broker.queues.is_down(queue) and broker.operating.is_counted(queue)
 
     def head_timestamp(self, vhost: str, name: str) -> int | None:
         queue = self._broker.definitions.queue(vhost, name)
