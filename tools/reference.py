@@ -8,7 +8,6 @@ A setting's text is the comment beside or above its field; a command's is its he
 
 import argparse
 import ast
-import dataclasses
 import inspect
 import sys
 import textwrap
@@ -17,13 +16,15 @@ from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
-from msgspec import Meta
+from msgspec import NODEFAULT, Meta
+from msgspec.structs import FieldInfo, fields
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from node.__main__ import make_parser as server_parser  # noqa: E402
 from node.cli.warrenctl import TABLES  # noqa: E402
+from node.config.config_layers import is_section  # noqa: E402
 from node.config.settings import Config  # noqa: E402
 from node.management.schema.document import all_operations  # noqa: E402
 
@@ -91,10 +92,10 @@ def comments_of(section: type) -> dict[str, str]:
     return found
 
 
-def default_of(field: "dataclasses.Field[Any]") -> str:
-    if field.name == "name" and field.default_factory is not dataclasses.MISSING:
+def default_of(field: FieldInfo) -> str:
+    if field.name == "name" and field.default_factory is not NODEFAULT:
         return "`warren@HOST`"
-    if field.default_factory is not dataclasses.MISSING:
+    if field.default_factory is not NODEFAULT:
         value = field.default_factory()
     else:
         value = field.default
@@ -104,8 +105,6 @@ def default_of(field: "dataclasses.Field[Any]") -> str:
         return f"`{str(value).lower()}`"
     if isinstance(value, (tuple, list)):
         return ", ".join(f"`{each}`" for each in value) or "none"
-    if dataclasses.is_dataclass(value) and not str(value).count("("):
-        return f"`{value}`"
     return f"`{value}`" if str(value) else "empty"
 
 
@@ -136,14 +135,8 @@ def sections(config: type, prefix: str = "") -> Iterator[tuple[str, type]]:
     """The sections with their names, the outermost first."""
     yield prefix, config
     for name, kind in get_type_hints(config).items():
-        if dataclasses.is_dataclass(kind) and isinstance(kind, type) and is_section(kind):
+        if is_section(kind):
             yield from sections(kind, f"{prefix}{name}.")
-
-
-def is_section(kind: type) -> bool:
-    return kind.__module__.startswith("node.config") and kind.__name__.endswith(
-        ("Section", "Overrides", "Watermark", "Limit")
-    )
 
 
 def configuration() -> str:
@@ -161,9 +154,9 @@ def configuration() -> str:
 def rows_of(prefix: str, section: type) -> Iterator[str]:
     comments = comments_of(section)
     hints = get_type_hints(section, include_extras=True)
-    for field in dataclasses.fields(section):
+    for field in fields(section):
         kind = hints[field.name]
-        if field.name == "warnings" or (isinstance(kind, type) and is_section(kind)):
+        if field.name == "warnings" or is_section(kind):
             continue
         allowed = allowed_for(kind)
         text = comments[field.name]

@@ -5,7 +5,6 @@ and keys are those of RabbitMQ's plug-ins where these have one.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Final, Literal
 from urllib.parse import urlsplit
@@ -13,7 +12,7 @@ from urllib.parse import urlsplit
 from msgspec import Meta
 
 from node.auth.patterns import pattern_fault
-from node.config.config_layers import ConfigError, Secret
+from node.config.config_layers import ConfigError, Secret, Section
 
 INTERNAL: Final = "internal"
 HTTP: Final = "http"
@@ -35,8 +34,7 @@ def names_of(entries: Sequence[str]) -> tuple[str, ...]:
     return tuple(each.partition(":")[0] for each in entries)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuthHttpSection:
+class AuthHttpSection(Section, frozen=True, kw_only=True):
     """The back end `http`: a service that answers `allow`, `allow TAG ...` or `deny` to `username`
     and `password`, and with `http:http` also to questions what the user may."""
 
@@ -66,8 +64,7 @@ class AuthHttpSection:
     keyfile: Path | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PermissionConfig:
+class PermissionConfig(Section, frozen=True, kw_only=True):
     """Regular expressions of one user in one vhost; '' allows nothing."""
 
     vhost: str = "/"
@@ -76,8 +73,7 @@ class PermissionConfig:
     read: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LdapGrant:
+class LdapGrant(Section, frozen=True, kw_only=True):
     """What the members of a group of the directory may."""
 
     # DN of the group.
@@ -88,8 +84,7 @@ class LdapGrant:
     permissions: tuple[PermissionConfig, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuthLdapSection:
+class AuthLdapSection(Section, frozen=True, kw_only=True):
     """The back end `ldap`: a directory; needs `pip install warrenmq[ldap]`."""
 
     # Names or addresses of servers; the first that answers is used.
@@ -120,7 +115,7 @@ class AuthLdapSection:
     # The account of this node in the directory.
     bind_dn: str = ""
     # Password of that account.
-    bind_password: Secret = field(default="", repr=False)
+    bind_password: Secret = ""
     # Where groups are searched, with `ldap:ldap` in `auth_backends`: those that have the user as
     # `member` or `uniqueMember`. The account of this node searches if it is set, or else the user.
     group_lookup_base: str = ""
@@ -129,8 +124,7 @@ class AuthLdapSection:
     grants: tuple[LdapGrant, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuthCacheSection:
+class AuthCacheSection(Section, frozen=True, kw_only=True):
     """How long this node goes by an answer of the back ends `http` and `ldap`."""
 
     # Milliseconds for which a password is remembered that a back end has accepted, and, with

@@ -5,7 +5,6 @@ different there. Which listeners do, `listeners` says. See docs/guide/security.m
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Final, Literal
@@ -13,7 +12,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Meta
 
-from node.config.config_layers import ConfigError, Secret
+from node.config.config_layers import ConfigError, Secret, Section
 
 Verify = Literal["verify_none", "verify_peer"]
 Mechanism = Literal["PLAIN", "AMQPLAIN", "ANONYMOUS", "EXTERNAL"]
@@ -21,8 +20,7 @@ MECHANISMS: Final[tuple[Mechanism, ...]] = ("PLAIN", "AMQPLAIN", "ANONYMOUS", "E
 PasswordHashing = Literal["argon2id", "sha256", "sha512"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TlsOverrides:
+class TlsOverrides(Section, frozen=True, kw_only=True):
     """Of one listener; what is not set is as in `tls`."""
 
     # Certificate of this listener.
@@ -37,8 +35,7 @@ class TlsOverrides:
     fail_if_no_peer_cert: bool | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TlsSection:
+class TlsSection(Section, frozen=True, kw_only=True):
     """Certificates and versions of listeners with TLS."""
 
     # PEM file with the authorities whose certificates are trusted, of clients and of other nodes.
@@ -48,7 +45,7 @@ class TlsSection:
     # PEM file with its private key.
     keyfile: Path | None = None
     # Password of the private key.
-    password: Secret = field(default="", repr=False)
+    password: Secret = ""
     # `verify_peer`: a certificate that a client shows must be signed by one of `tls.cacertfile`.
     verify: Verify = "verify_none"
     # Refuse clients that show no certificate; needs `verify_peer`.
@@ -77,8 +74,7 @@ class TlsSection:
     cluster: TlsOverrides = TlsOverrides()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuthSection:
+class AuthSection(Section, frozen=True, kw_only=True):
     """How clients log in."""
 
     # SASL mechanisms that clients are offered. EXTERNAL is offered only to those with a verified
@@ -107,8 +103,7 @@ class AuthSection:
         return tuple(each for each in self.mechanisms if each not in unfit)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OauthSection:
+class OauthSection(Section, frozen=True, kw_only=True):
     """Logins by access tokens (JWT) in place of passwords; off without `resource_server_id`."""
 
     # The audience of tokens (`aud`), and the beginning of scopes; empty: no login by tokens.

@@ -1,13 +1,10 @@
 """Settings of streams: the object store that old segments go to."""
 
-from dataclasses import dataclass, field
-
-from node.config.config_layers import ConfigError, Secret
+from node.config.config_layers import ConfigError, Secret, Section
 from warren.storage.objects.location import Location, location_fault
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StreamsSection:
+class StreamsSection(Section, frozen=True, kw_only=True):
     """What holds for all streams."""
 
     # Object store for old segments of streams that have `x-stream-offload`, the same on all nodes:
@@ -21,7 +18,7 @@ class StreamsSection:
     # ~/.aws, role of the machine).
     s3_access_key: str = ""
     # The secret of `s3_access_key`.
-    s3_secret_key: Secret = field(default="", repr=False)
+    s3_secret_key: Secret = ""
 
     def location(self) -> Location:
         return Location(

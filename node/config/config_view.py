@@ -4,17 +4,18 @@ Takes the `Config`; gives plain values by section and key, for `/api/config/effe
 shown as HIDDEN where it is set. Users of the configuration are named, with their tags alone.
 """
 
-from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, Final, get_type_hints
 
-from node.config.config_layers import Address, is_secret
+from msgspec.structs import fields
+
+from node.config.config_layers import Address, Section, is_secret
 
 HIDDEN: Final = "[hidden]"
 APART: Final = frozenset({"warnings"})  # no settings
 
 
-def shown(config: Any) -> dict[str, object]:
+def shown(config: Section) -> dict[str, object]:
     """Every setting of a section, its own sections within."""
     hints = get_type_hints(type(config), include_extras=True)
     return {
@@ -29,7 +30,7 @@ def _value(value: object, kind: Any) -> object:
         return HIDDEN if value else value
     if isinstance(value, (Address, Path)):
         return str(value)
-    if is_dataclass(value):
+    if isinstance(value, Section):
         return shown(value)
     if isinstance(value, tuple):
         return [_value(each, type(each)) for each in value]

@@ -6,12 +6,12 @@ as those are. Vhosts that are there already keep what they have.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Annotated, Final
 
 import msgspec
 from msgspec import Meta
 
+from node.config.config_layers import Section
 from queues.definitions.expressions import compiled_or_none, expression_fault
 from queues.definitions.metadata.commands import PutPolicy
 from queues.definitions.policy_keys import policy_fault
@@ -20,12 +20,11 @@ from queues.definitions.queue_arguments import NAME_BYTES_MAX
 _SORTED: Final = msgspec.json.Encoder(order="sorted")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DefaultPolicy:
+class DefaultPolicy(Section, frozen=True, kw_only=True):
     """One of them."""
 
     name: Annotated[str, Meta(min_length=1, max_length=NAME_BYTES_MAX)]
-    definition: dict[str, int | str | bool] = field(default_factory=dict)
+    definition: dict[str, int | str | bool] = {}
     vhost_pattern: str = ".*"
     pattern: str = ".*"
     apply_to: str = "all"

@@ -7,11 +7,10 @@ the key, the value and what is allowed: nothing is guessed and nothing is ignore
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
 
-from msgspec import Meta
+from msgspec import Meta, field
 
 from node.auth.passwords import DEFAULT_HASHING, Hashing, hash_fault
 from node.auth.patterns import pattern_fault
@@ -30,6 +29,7 @@ from node.config.config_layers import (
     ConfigError,
     Layer,
     Secret,
+    Section,
     build,
     environment_layer,
     file_layer,
@@ -67,8 +67,7 @@ def default_node_name() -> str:
 Tag = Annotated[str, Meta(pattern=r"^[^=]{1,64}=[^=]{1,255}$")]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeSection:
+class NodeSection(Section, frozen=True, kw_only=True):
     """Who this node is and where its files are."""
 
     # Name of the node in the cluster, the API and logs. It cannot be changed once the node has
@@ -86,8 +85,7 @@ class NodeSection:
     tags: Annotated[tuple[Tag, ...], Meta(max_length=32)] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListenersSection:
+class ListenersSection(Section, frozen=True, kw_only=True):
     """Where clients, operators and peers connect."""
 
     # AMQP 0-9-1 and 1.0, without TLS.
@@ -133,8 +131,7 @@ class ListenersSection:
     stream_tls_advertised: Address | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ManagementSection:
+class ManagementSection(Section, frozen=True, kw_only=True):
     """The management listener. Behind a proxy on this machine, every request is from loopback."""
 
     # Whether /metrics needs a login also when it is asked from this machine.
@@ -143,8 +140,7 @@ class ManagementSection:
     rates_interval_ms: Annotated[int, Meta(ge=100, le=3_600_000)] = 5000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WebAmqpSection:
+class WebAmqpSection(Section, frozen=True, kw_only=True):
     """AMQP over WebSocket, on the path /ws."""
 
     # Whether /ws is served on `listeners.management` and `listeners.management_tls`.
@@ -156,8 +152,7 @@ class WebAmqpSection:
     max_message_bytes: Annotated[ByteCount, Meta(ge=8192, le=MESSAGE_BYTES_CAP)] = 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PauseIfAllDownSection:
+class PauseIfAllDownSection(Section, frozen=True, kw_only=True):
     """For `cluster.partition_handling = "pause_if_all_down"`, which needs both."""
 
     # Names of nodes. A node that reaches none of them pauses.
@@ -166,8 +161,7 @@ class PauseIfAllDownSection:
     recover: Literal["", "ignore", "autoheal"] = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterSection:
+class ClusterSection(Section, frozen=True, kw_only=True):
     """The founding list, the secret that peers prove to each other, and the links between them."""
 
     # A file with the secret that all nodes of the cluster share, readable by its
@@ -214,8 +208,7 @@ class ClusterSection:
     coordination: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LimitsSection:
+class LimitsSection(Section, frozen=True, kw_only=True):
     """What one client may ask for."""
 
     # Channels that one AMQP 0-9-1 connection may open.
@@ -245,8 +238,7 @@ class LimitsSection:
     dead_letter_hops_max: Annotated[int, Meta(ge=1, le=1024)] = 32
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Amqp10Section:
+class Amqp10Section(Section, frozen=True, kw_only=True):
     """Flow control of AMQP 1.0, and how much of it one client may have."""
 
     # Sessions of one connection.
@@ -264,8 +256,7 @@ class Amqp10Section:
     locality_hints: Literal["always", "negotiated", "off"] = "always"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeasesSection:
+class LeasesSection(Section, frozen=True, kw_only=True):
     """Messages of queues that stay unacknowledged for clients which come again, such as Spark."""
 
     # Leases at this node.
@@ -276,8 +267,7 @@ class LeasesSection:
     bytes_max: Annotated[ByteCount, Meta(ge=1024)] = 2 * 1024 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReconciliationSection:
+class ReconciliationSection(Section, frozen=True, kw_only=True):
     """Quorum queues get back to their size by themselves. Times in milliseconds."""
 
     # Off: members are added and removed by operators alone.
@@ -294,8 +284,7 @@ class ReconciliationSection:
     dead_after: Annotated[int, Meta(ge=1000)] = 3_600_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeaderTrafficSection:
+class LeaderTrafficSection(Section, frozen=True, kw_only=True):
     """When the leader of a queue goes to where its clients are, if a policy says so."""
 
     # Percent of the queue's traffic; a node must carry more than that for the leader to go there.
@@ -306,8 +295,7 @@ class LeaderTrafficSection:
     transfers_max: Annotated[int, Meta(ge=1, le=100)] = 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuorumQueueSection:
+class QuorumQueueSection(Section, frozen=True, kw_only=True):
     """What holds for all quorum queues."""
 
     # Members of a new queue, if its declaration does not say, and as many nodes are there.
@@ -323,8 +311,7 @@ class QuorumQueueSection:
     delivery_limit_counts: Literal["failed", "returned"] = "failed"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WatermarkSection:
+class WatermarkSection(Section, frozen=True, kw_only=True):
     """Memory in use at which publishers are stopped; `absolute` wins where it is set."""
 
     # Share of the memory of the machine, or of its container.
@@ -333,16 +320,14 @@ class WatermarkSection:
     absolute: Annotated[ByteCount, Meta(ge=0)] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DiskFreeLimitSection:
+class DiskFreeLimitSection(Section, frozen=True, kw_only=True):
     """Free disk below which publishers are stopped."""
 
     # Bytes. Never below twice `storage.wal_file_bytes`.
     absolute: Annotated[ByteCount, Meta(ge=0)] = 50_000_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AddressesSection:
+class AddressesSection(Section, frozen=True, kw_only=True):
     """Limits of a node that hold beside those of its addresses (docs/guide/addresses.md)."""
 
     # Bytes of messages of all queues of the node together, in memory; -1: no limit.
@@ -351,16 +336,14 @@ class AddressesSection:
     max_disk_usage: Annotated[int, Meta(ge=1, le=100)] = 100
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemorySection:
+class MemorySection(Section, frozen=True, kw_only=True):
     """Message bodies kept in memory, all queues together."""
 
     # Bytes. Beyond it bodies leave memory and are read from disk, ahead of the consumers.
     body_budget_bytes: Annotated[ByteCount, Meta(ge=1024 * 1024)] = 256 * 1000 * 1000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StorageSection:
+class StorageSection(Section, frozen=True, kw_only=True):
     """The write-ahead log."""
 
     # Bytes of a log file at which the next one is begun. Space comes back by whole files, so large
@@ -376,8 +359,7 @@ class StorageSection:
     rewrite_bytes_per_s: Annotated[ByteCount, Meta(ge=1024 * 1024)] = 64 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TestingSection:
+class TestingSection(Section, frozen=True, kw_only=True):
     """For tests and benchmarks alone."""
 
     # Quorum queues that hear late that they are durable (`node.resources.slow_queues`).
@@ -389,8 +371,7 @@ class TestingSection:
     adjustable_clock: bool = False  # PUT /api/nodes/NODE/clock may advance the clock
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogSection:
+class LogSection(Section, frozen=True, kw_only=True):
     """Log lines, and who is noted down in them."""
 
     # `json`: one object for each line, with the fields that the text has in words.
@@ -405,8 +386,7 @@ class LogSection:
     audit: Literal["off", "api", "all"] = "api"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EventsSection:
+class EventsSection(Section, frozen=True, kw_only=True):
     """The event exchange `amq.rabbitmq.event`."""
 
     # Whether events are published to `amq.rabbitmq.event`.
@@ -415,20 +395,18 @@ class EventsSection:
     vhost: str = "/"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UserConfig:
+class UserConfig(Section, frozen=True, kw_only=True):
     """One user to begin with: a password, or the hash of one."""
 
     name: Annotated[str, Meta(min_length=1, max_length=NAME_BYTES_MAX)]
-    password: Secret | None = field(default=None, repr=False)
-    password_hash: Secret | None = field(default=None, repr=False)
+    password: Secret | None = None
+    password_hash: Secret | None = None
     hashing: Hashing = DEFAULT_HASHING  # of `password_hash`
     tags: tuple[UserTag, ...] = ()
     permissions: tuple[PermissionConfig, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Config:
+class Config(Section, frozen=True, kw_only=True):
     """Everything that can be set. The names are those of the file; RabbitMQ's where it has one."""
 
     # Version of RabbitMQ whose defaults hold where nothing is set: "3.x" sets the memory watermark
@@ -462,24 +440,24 @@ class Config:
     addresses: AddressesSection = AddressesSection()
     memory: MemorySection = MemorySection()
     storage: StorageSection = StorageSection()
-    streams: StreamsSection = field(default_factory=StreamsSection)
+    streams: StreamsSection = StreamsSection()
     # Users that may connect from this machine alone. An empty list lets `guest` in from everywhere.
     loopback_users: tuple[str, ...] = ("guest",)
     # The user as which clients without a login act (SASL ANONYMOUS); empty: there are no anonymous
     # logins.
     anonymous_login_user: str = "guest"
     # Password of that user.
-    anonymous_login_pass: Secret = field(default="guest", repr=False)
+    anonymous_login_pass: Secret = "guest"
     # Who checks passwords, in order: `internal` (the users of the definitions), `http:internal`,
     # `ldap:internal`. The first that accepts a login counts; what the user may is in the
     # definitions. With `http:http` and `ldap:ldap` the service says what the user may.
     auth_backends: tuple[BackEndEntry, ...] = ("internal",)
-    auth: AuthSection = field(default_factory=AuthSection)
-    auth_http: AuthHttpSection = field(default_factory=AuthHttpSection)
-    auth_ldap: AuthLdapSection = field(default_factory=AuthLdapSection)
-    auth_cache: AuthCacheSection = field(default_factory=AuthCacheSection)
-    oauth: OauthSection = field(default_factory=OauthSection)
-    tls: TlsSection = field(default_factory=TlsSection)
+    auth: AuthSection = AuthSection()
+    auth_http: AuthHttpSection = AuthHttpSection()
+    auth_ldap: AuthLdapSection = AuthLdapSection()
+    auth_cache: AuthCacheSection = AuthCacheSection()
+    oauth: OauthSection = OauthSection()
+    tls: TlsSection = TlsSection()
     # Users of an empty node, with passwords or hashes, tags and permissions. A node with data keeps
     # the users that it has.
     users: tuple[UserConfig, ...] = ()
@@ -491,7 +469,7 @@ class Config:
     # `default_vhost`, which is also the vhost of AMQP 1.0 clients that name none.
     default_user: Annotated[str, Meta(min_length=1, max_length=NAME_BYTES_MAX)] = "guest"
     # Password of the default user.
-    default_pass: Secret = field(default="guest", repr=False)
+    default_pass: Secret = "guest"
     # The vhost of the default user, and of AMQP 1.0 clients that name none.
     default_vhost: Annotated[str, Meta(min_length=1, max_length=NAME_BYTES_MAX)] = "/"
     # A file with definitions, or a directory of them, that are imported at each start, before

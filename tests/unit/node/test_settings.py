@@ -1,10 +1,10 @@
 """Configuration: what is refused and with which words, who wins, and what the defaults are."""
 
-from dataclasses import fields
 from pathlib import Path
 from typing import Final
 
 import pytest
+from msgspec.structs import fields
 
 from node.cluster.cluster_node import member_of
 from node.cluster.peering.link_settings import link_settings
