@@ -132,6 +132,16 @@ class Account:
             return self.is_node_full()
         return self.share.is_spent() or self.is_full()
 
+    def room_bytes(self, wanted: int, copies: int) -> int:
+        """How many of the bytes that a publisher wants to send, to `copies` queues, are below the
+        limit at which publishers wait."""
+        limit = self.limits.blocking_bytes
+        if limit < 0:
+            return wanted
+        if limit - self.size_bytes < wanted * copies:
+            self.refresh()
+        return max(0, min(wanted, (limit - self.size_bytes) // copies))
+
     def is_node_full(self) -> bool:
         """Whether this node, or another one that has queues of the address, holds as much as
         `addresses.global_max_size` says."""
@@ -285,6 +295,12 @@ class Gate:
     def must_wait(self) -> bool:
         """Whether publishers have to wait until there is room."""
         return self.blocked_by() is not None
+
+    def room_bytes(self, wanted: int) -> int:
+        """How many of the bytes that a publisher wants to send it may be granted now."""
+        for entry in self.entries:
+            wanted = entry.account.room_bytes(wanted, entry.copies_now + len(entry.later))
+        return wanted
 
     def blocked_by(self) -> Account | None:
         """The first account for whose room publishers have to wait."""

@@ -48,6 +48,11 @@ class AddressLimits:
         return self.bytes_max >= 0 or self.count_max >= 0
 
     @property
+    def blocking_bytes(self) -> int:
+        """Bytes at which publishers wait, or -1."""
+        return self.bytes_max if self.policy == BLOCK else -1
+
+    @property
     def drops(self) -> bool:
         """Whether messages over the hard limit are dropped, and not refused."""
         return self.policy == DROP or (self.policy == PAGE and self.page_full == DROP)

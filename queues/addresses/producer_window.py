@@ -1,8 +1,10 @@
 """The byte window of one sending link of AMQP 1.0: what it may send before it is answered. Pure.
 
 A client that asks for a window gets a limit: the bytes of messages that it may have sent since its
-link was attached. The limit is `size` beyond what the broker has answered for. Link credit counts
-messages, so for other clients the window becomes as many messages as fit, of the size they had.
+link was attached. The limit is `size` beyond what the broker has answered for, and not beyond what
+the address still takes: one client alone never exceeds the limit of an address. A client whose
+limit is reached may send one message when nothing of it is under way. Link credit counts messages,
+so for other clients the window becomes as many messages as fit, of the size they had.
 """
 
 from collections import deque
@@ -60,10 +62,14 @@ class ProducerWindow:
             self._answered += done
             count -= part
 
-    def advance(self) -> bool:
-        """Raise the limit where that is worth a flow; return whether one is due."""
+    def advance(self, room: int | None = None) -> bool:
+        """Raise the limit where that is worth a flow; return whether one is due. `room`: bytes that
+        the address still takes, if it has a limit."""
         limit = self._answered + self.size
-        if limit - self.limit < self.size // 4 and (self._runs or limit == self.limit):
+        if room is not None:
+            limit = min(limit, self.received + room)
+        gained = limit - self.limit
+        if gained <= 0 or (gained < self.size // 4 and self._runs):
             return False
         self.limit = limit
         return True

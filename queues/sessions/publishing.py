@@ -64,6 +64,9 @@ class Gate(Protocol):
     def must_wait(self) -> bool:
         """Whether publishers have to wait until there is room."""
 
+    def room_bytes(self, wanted: int) -> int:
+        """How many of the bytes that a publisher wants to send it may be granted now."""
+
 
 @final
 class Targets:

@@ -1,4 +1,7 @@
-"""Byte windows of publishers over AMQP 1.0: clients that count bytes, and others."""
+"""Byte windows of publishers over AMQP 1.0: clients that count bytes, and others.
+
+Statements about producers with windows in the manual of Apache ActiveMQ Artemis (flow control).
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
@@ -115,6 +118,49 @@ def test_publishers_exceed_the_limit_of_an_address_by_no_more_than_their_windows
             (await consumer.get(timeout_s=5)).accept()
         for future in sent:
             assert all(each.is_accepted for each in await future)
+
+    play(node, test)
+
+
+@KINDS
+def test_a_producer_alone_never_gets_more_credit_than_its_address_has_room_for(
+    node: Node, api: HttpApi, name: str, kind: str
+) -> None:
+    """However large the window is that it asks for. It exceeds the limit by a message that it sends
+    with nothing else under way, and by what queues store beside each message: 5 % here."""
+    limit = 50_000
+
+    async def test(connection: Connection) -> None:
+        address = await declared(
+            connection, name, kind, max_size_bytes=limit, address_full_policy="BLOCK"
+        )
+        publisher = await connection.publisher(address, window_bytes=1 << 20)
+        sent = asyncio.ensure_future(publisher.publish_many([Message(BODY)] * 300))
+        await until(lambda: row(api, name)["blocked_publishers"] == 1)
+        found = row(api, name)
+        assert limit <= found["bytes"] <= limit * 1.05 + len(BODY) + 100
+        assert found["granted_bytes"] <= limit
+        consumer = await connection.consumer(address)
+        for _ in range(300):
+            (await consumer.get(timeout_s=5)).accept()
+        assert all(each.is_accepted for each in await sent)
+
+    play(node, test)
+
+
+def test_the_window_is_the_most_bytes_that_are_in_flight(node: Node, name: str) -> None:
+    """The producer asks for more as its credit decreases."""
+
+    async def test(connection: Connection) -> None:
+        address = await declared(connection, name, "classic")
+        publisher = await connection.publisher(address, window_bytes=WINDOW)
+        limits: list[int] = []
+        for sent in range(1, 101):
+            assert (await publisher.publish(Message(BODY))).is_accepted
+            limits.append(publisher.state.limit_bytes or 0)
+            assert limits[-1] <= sent * (len(BODY) + 100) + WINDOW
+        assert limits == sorted(limits)
+        assert limits[-1] > 5 * WINDOW
 
     play(node, test)
 

@@ -20,7 +20,7 @@ from node.amqp10.dynamic import Made
 from node.amqp10.locality import queue_of_target
 from node.amqp10.owner import Owner10
 from node.amqp10.special import Special, is_special, look, rest_of
-from queues.addresses.producer_window import LIMIT, ProducerWindow
+from queues.addresses.producer_window import LIMIT, SIZE_MIN, ProducerWindow
 from queues.addresses.rate import BURST_S, ProducerRate, rate_after
 from queues.machine.commands import EndSession, SessionId
 from queues.queue_host import PublishingOnly
@@ -142,6 +142,8 @@ class PublishingLink(PublishingOnly):
             if limits.window_bytes > 0:
                 is_less = window_bytes < 0 or limits.window_bytes < window_bytes
                 window_bytes = limits.window_bytes if is_less else window_bytes
+            if limits.blocking_bytes >= 0:
+                window_bytes = min(window_bytes, max(limits.blocking_bytes, SIZE_MIN))
             if limits.credits > 0:
                 credit, low = limits.credits, limits.credits_low
             if limits.rate_max > 0:
@@ -177,7 +179,7 @@ class PublishingLink(PublishingOnly):
             self._hold()  # The address became full after this link had published.
         elif not window.is_obeyed:
             self._grant()
-        elif window.advance():
+        elif window.advance(None if self._gate is None else self._gate.room_bytes(window.size)):
             self._tell_limit(window)
             self.core.want_flow(self.link)
 

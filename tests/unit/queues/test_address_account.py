@@ -134,6 +134,27 @@ def test_the_stricter_of_two_accounts_holds_and_the_other_is_charged_no_more() -
     assert (wide.refused_count, narrow.dropped_count) == (0, 3)
 
 
+def test_a_producer_is_granted_what_the_strictest_blocking_address_takes() -> None:
+    node = Node()
+    wide, narrow = (node.account(AddressLimits(size, -1, "BLOCK")) for size in (1000, 400))
+    unbounded = node.account(AddressLimits(10, -1, "FAIL"))
+    gate = Gate([Entry(wide, 1, frozenset()), Entry(narrow, 1, frozenset({LATER_UID}))])
+    assert Gate([Entry(unbounded, 1, frozenset())]).room_bytes(5000) == 5000
+    assert gate.room_bytes(50) == 50
+    assert gate.room_bytes(5000) == 200  # Two queues get each message.
+    gate.admit(offsets_of([80]), 0, 1)
+    assert gate.room_bytes(5000) == 120
+    node.handed.append(80)
+    node.end_turn()
+    assert gate.room_bytes(5000) == 120
+    node.stored.clear()
+    node.end_turn()
+    gate.decided(LATER_UID, 80, 1)
+    assert gate.room_bytes(5000) == 200
+    gate.admit(offsets_of([900]), 0, 1)
+    assert gate.room_bytes(5000) == 0
+
+
 @pytest.mark.parametrize("seed", range(30))
 def test_producers_together_exceed_a_blocking_limit_by_their_last_batch_each(seed: int) -> None:
     """Deterministic simulation: each producer sends batches of up to `batch_bytes`, and waits as

@@ -40,6 +40,18 @@ def test_a_message_that_is_larger_than_the_window_opens_it_when_it_is_answered()
     assert window.granted == 1024
 
 
+def test_the_limit_is_not_raised_beyond_what_the_address_takes() -> None:
+    window = ProducerWindow(1000, True)
+    window.came(4, 800)
+    window.answered(4)
+    assert not window.advance(room=100)  # The client has more than that from before.
+    assert window.limit == 1000
+    assert window.advance(room=500)
+    assert (window.limit, window.granted) == (1300, 500)
+    assert window.advance(room=5000)
+    assert window.granted == 1000
+
+
 @given(st.lists(st.tuples(st.integers(1, 9), st.integers(1, 5000)), max_size=60), st.data())
 def test_no_more_than_the_window_is_under_way(
     runs: list[tuple[int, int]], data: st.DataObject
