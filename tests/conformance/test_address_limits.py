@@ -163,6 +163,19 @@ def test_drop_confirms_and_counts_what_exceeds_the_limit(
     assert len(drain(channel, name)) == 3
 
 
+@KINDS
+def test_drop_accepts_what_exceeds_the_limit(
+    broker: Broker, channel: Any, api: HttpApi, name: str, kind: str
+) -> None:
+    declare(channel, name, kind, max_size_messages=3, address_full_policy="DROP")
+    client = connect10(broker)
+    sender = client.create_sender(f"/queues/{name}")
+    assert [outcome_of(sender, data_message(BODY)) for _ in range(7)] == [ACCEPTED] * 7
+    client.close()
+    assert address_row(api, name)["dropped"] == 4
+    assert len(drain(channel, name)) == 3
+
+
 def test_dropped_messages_are_logged_once(channel: Any, node: Node, name: str) -> None:
     declare(channel, name, "classic", max_size_messages=1, address_full_policy="DROP")
     for _ in range(50):
@@ -307,9 +320,11 @@ class Window(SenderOption):
 class Sending(MessagingHandler):
     """Sends whenever it has credit; counts what it sent and what credit it ever had."""
 
-    def __init__(self, url: str, address: str, count: int, window_bytes: int | None) -> None:
+    def __init__(
+        self, url: str, address: str, count: int, window_bytes: int | None, body: bytes
+    ) -> None:
         super().__init__()
-        self._url, self._address, self._count = url, address, count
+        self._url, self._address, self._count, self._body = url, address, count, body
         self._options = None if window_bytes is None else Window(window_bytes)
         self.sent = self.answered = self.rejected = 0
         self.first_credit = 0
@@ -324,7 +339,7 @@ class Sending(MessagingHandler):
     def on_sendable(self, event: Any) -> None:
         self.first_credit = self.first_credit or event.sender.credit
         while event.sender.credit > 0 and self.sent < self._count:
-            event.sender.send(proton.Message(body=BODY, inferred=True, durable=True))
+            event.sender.send(data_message(self._body, durable=True))
             self.sent += 1
 
     def on_accepted(self, event: Any) -> None:
@@ -342,9 +357,9 @@ class Sending(MessagingHandler):
 
 @pytest.fixture
 def sending(broker: Broker, name: str) -> Callable[..., Sending]:
-    def begin(count: int, window_bytes: int | None = None) -> Sending:
+    def begin(count: int, window_bytes: int | None = None, body: bytes = BODY) -> Sending:
         url = f"amqp://guest:guest@{broker.host}:{broker.port}"
-        handler = Sending(url, f"/queues/{name}", count, window_bytes)
+        handler = Sending(url, f"/queues/{name}", count, window_bytes, body)
         threading.Thread(target=Container(handler).run, daemon=True).start()
         return handler
 
@@ -370,6 +385,25 @@ def test_credit_is_100_and_stops_when_the_address_is_full(
     while taken < 300:
         taken += channel.basic_get(name, auto_ack=True)[0] is not None
     eventually(lambda: handler.answered == 300)
+
+
+def test_credit_of_amqp_counts_messages_whatever_their_size(
+    channel: Any, api: HttpApi, sending: Callable[..., Sending], name: str
+) -> None:
+    """So large messages exceed the limit of an address many times over."""
+    declare(
+        *(channel, name, "classic"),
+        max_size_bytes=10_000,
+        address_full_policy="BLOCK",
+        amqp_credits=100,
+        amqp_low_credits=30,
+    )
+    handler = sending(150, body=bytes(5_000))
+    eventually(lambda: ready_count(channel, name) == 100)
+    eventually(lambda: is_stopped(address_row(api, name)))
+    assert handler.sent == 100
+    assert address_row(api, name)["bytes"] >= 500_000
+    eventually(lambda: channel.queue_purge(name) is not None and handler.answered == 150)
 
 
 def test_credit_is_granted_again_when_30_are_left_and_100_may_exceed_the_limit(
@@ -453,6 +487,32 @@ def test_page_limits_refuse_what_exceeds_them(channel: Any, name: str) -> None:
     )
     channel.confirm_delivery()
     assert [is_accepted(channel, name) for _ in range(7)] == [True] * 5 + [False] * 2
+
+
+def test_page_limits_reject_what_exceeds_them(broker: Broker, channel: Any, name: str) -> None:
+    declare(
+        *(channel, name, "quorum"),
+        max_size_messages=3,
+        page_limit_messages=2,
+        page_full_policy="FAIL",
+    )
+    client = connect10(broker)
+    sender = client.create_sender(f"/queues/{name}")
+    outcomes = [outcome_of(sender, data_message(BODY)) for _ in range(7)]
+    client.close()
+    assert outcomes == [ACCEPTED] * 5 + [REJECTED] * 2
+
+
+def test_an_address_without_settings_holds_no_publisher_at_10_mib(
+    broker: Broker, channel: Any, name: str
+) -> None:
+    """Not Artemis' default: what blocks publishers in Warren is configured, or an alarm."""
+    declare(channel, name, "classic")
+    publisher = Publishing(broker, name, 120, body=bytes(100_000))
+    publisher.start()
+    publisher.join(60)
+    assert publisher.sent == 120
+    assert ready_count(channel, name) == 120
 
 
 # Rates

@@ -23,7 +23,7 @@ from tests.conformance.broker import (
     wait_until_ready,
 )
 from tests.conformance.options import both_kinds, declare
-from tests.conformance.proton10 import connect10, link_refused
+from tests.conformance.proton10 import connect10, link_refused, take10
 
 BODY = b"x" * 1000
 WINDOW = "x-consumer-window-bytes"
@@ -107,6 +107,16 @@ def test_window_of_minus_1_is_an_unbounded_buffer(
     fill(channel, name, kind, 50, consumer_window_size=5000)
     inbox = Inbox(connection.channel(), name, arguments={WINDOW: -1})
     inbox.wait(50)
+
+
+@both_kinds
+def test_without_a_window_the_buffer_is_unbounded_and_not_of_1_mib(
+    own_broker: Broker, connection: Any, channel: Any, name: str, kind: str
+) -> None:
+    """Not Artemis' default: clients of AMQP say themselves how many messages they take."""
+    declare(channel, name, kind)
+    publish_all(channel, name, [bytes(100_000)] * 20)
+    Inbox(connection.channel(), name).wait(20)
 
 
 @both_kinds
@@ -216,6 +226,29 @@ def test_amqp10_receiver_is_held_by_the_window_whatever_its_link_credit(
     receiver.accept()
     receiver.receive(timeout=5)
     wait_until_ready(channel, name, 14)
+
+
+@both_kinds
+def test_slow_receiver_of_amqp10_with_a_window_of_0_leaves_messages_to_the_fast_one(
+    open10: Callable[..., Any], channel: Any, name: str, kind: str
+) -> None:
+    """Whatever its link credit is."""
+    fill(channel, name, kind, 20, consumer_window_size=0)
+    slow = open10().create_receiver(f"/queues/{name}", credit=20)
+    slow.receive(timeout=5)
+    fast = open10().create_receiver(f"/queues/{name}", credit=20)
+    assert len(take10(fast, 19)) == 19
+    wait_until_ready(channel, name, 0)
+
+
+@both_kinds
+def test_receiver_of_amqp10_never_gets_messages_faster_than_its_rate(
+    open10: Callable[..., Any], channel: Any, name: str, kind: str
+) -> None:
+    fill(channel, name, kind, 60, consumer_max_rate=100)
+    begun = time.monotonic()
+    take10(open10().create_receiver(f"/queues/{name}", credit=100), 50)
+    assert time.monotonic() - begun >= 0.48
 
 
 def test_amqp10_receiver_asks_for_a_window_of_its_own(
