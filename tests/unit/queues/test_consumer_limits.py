@@ -1,6 +1,9 @@
 """Byte windows and rates of consumers, in the machine and in the host of a classic queue."""
 
 import struct
+import sys
+from collections import Counter
+from types import FrameType
 
 import pytest
 
@@ -23,6 +26,7 @@ from queues.machine.fifo import Fifo
 from queues.machine.fifo_snapshot import decode_fifo, encode_fifo
 from queues.machine.options import Options
 from queues.machine.traits import Traits
+from tests.unit.queues.classic_harness import Harness
 
 PUBLISHER = SessionId(7 << 64 | 1)
 SLOW = consumer_key(SessionId(7 << 64 | 2), 1)
@@ -75,6 +79,42 @@ def test_with_a_window_of_0_consumers_take_turns_with_one_message_each() -> None
     assert (delivered(effects), delivered(effects, FAST)) == ([], [3])
     effects = fifo.apply([Settle(FAST, ACCEPT, [(3, 1)]), Settle(SLOW, ACCEPT, [(1, 1)])], 3)
     assert (delivered(effects), delivered(effects, FAST)) == ([5], [4])
+
+
+def test_slow_consumer_with_a_window_of_0_adds_no_work_to_messages_of_a_fast_one() -> None:
+    """Calls are counted, of Python and of C, from the settlement to the next delivery."""
+    alone, beside = (calls_for_each_message(with_slow) for with_slow in (False, True))
+    assert len(alone) > 0
+    assert beside == alone
+
+
+def calls_for_each_message(with_slow: bool) -> dict[str, int]:
+    """What the host of a classic queue calls for 50 messages of a fast consumer."""
+    harness = Harness()
+    harness.publish([b"x"] * 100)
+    harness.sync()
+    first = 1
+    for number in (1, 2) if with_slow else (2,):
+        key = consumer_key(harness.sink.session, number)
+        harness.host.command(harness.sink, attach(key, window=0))
+        harness.turn()
+        first += number == 1  # The slow one holds the first message.
+    calls: Counter[str] = Counter()
+
+    def note(frame: FrameType, event: str, argument: object) -> None:
+        if event == "call":
+            calls[frame.f_code.co_qualname] += 1
+        elif event == "c_call":
+            calls[getattr(argument, "__qualname__", "")] += 1
+
+    before = sys.getprofile()
+    for seq in range(first, first + 60):
+        if seq == first + 10:
+            sys.setprofile(note)
+        harness.settle(2, ACCEPT, [(seq, 1)])
+        assert len(harness.turn()) > 0
+    sys.setprofile(before)
+    return dict(calls)
 
 
 def test_consumer_with_a_window_of_its_own_waits_until_the_queue_counts_bytes() -> None:
