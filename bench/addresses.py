@@ -2,29 +2,40 @@
 
     python -m bench.addresses [--artemis apache-artemis-2.x] [--page-mb 1000] [--seconds 60]
     python -m bench.addresses --only windows hot
+    python -m bench.addresses --only page --page-mb 10000 --page-seconds 160 --artemis DIR
 
-Prints one line per case. Cases whose clients are those of Python (pika, proton) share the machine
-with the broker: their counts and bounds mean more than their rates. Windows, paging, credit schemes
-and the path of messages without settings are measured with `bgen`, paging and credit schemes over
-AMQP 1.0, beside Artemis if its unzipped distribution is named.
+Prints one line per case, and for cases in turns the medians of their rounds. Cases whose clients
+are those of Python (pika, proton) share the machine with the broker: their counts and bounds mean
+more than their rates. Windows, paging, credit schemes and the path of messages without settings are
+measured with `bgen`, paging and credit schemes over AMQP 1.0, beside Artemis if its unzipped
+distribution is named.
+
+A slow consumer of another queue costs the machine what a slow consumer of the same queue does: what
+the latter costs the fast one is the difference of these two rounds.
 """
 
 import argparse
 import json
+import math
+import re
+import shutil
 import socket
+import statistics
 import subprocess
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from struct import Struct
-from typing import Any, Final
+from typing import IO, Any, Final
 
 import pika
 import proton
+import psutil
 from proton.utils import BlockingConnection
 
 from bench.artemis import Artemis
@@ -32,12 +43,17 @@ from bench.run import HERE, ROOT, Broker, Warren
 from warren.testing.http_api import HttpApi
 
 QUEUE: Final = "bench"
-ROUNDS: Final = 7  # of windows and of slow consumers
+ELSEWHERE: Final = "bench-elsewhere"
+ROUNDS: Final = 7  # of slow consumers over AMQP 1.0
 SLOW_S: Final = 0.01
 WINDOW_MESSAGES: Final = 5000  # of slow consumers with credit 1
-WINDOW_SECONDS: Final = 3
-WINDOW_BACKLOG: Final = 150_000
-HOT_SECONDS: Final = 4
+WINDOW_CYCLES: Final = 14
+WINDOW_BACKLOG: Final = 3_500_000  # more than a fast consumer takes in all cycles
+WINDOW_BACKLOG_SLOW: Final = 10_000
+HOT_SECONDS: Final = 3
+HOT_PAIRS: Final = 15
+T_95: Final = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23)  # by degrees of freedom
+T_95_MORE: Final = (2.20, 2.18, 2.16, 2.14, 2.13, 2.12, 2.11, 2.10, 2.09, 2.09)
 CASES: Final = ("windows", "rate", "block", "mixed", "page", "credits", "hot")
 RATE: Final = 1000
 PRODUCERS: Final = 100
@@ -107,11 +123,10 @@ class SlowConsumer(threading.Thread):
     library in Python takes so much CPU for each message that it slows down what shares the machine.
     """
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, queue: str) -> None:
         super().__init__(daemon=True)
         self.settled = 0
         self.held_max = 0
-        self.cpu_s = 0.0
         self.is_over = threading.Event()
         self._socket = socket.create_connection(("127.0.0.1", port))
         self._unread = b""
@@ -122,7 +137,7 @@ class SlowConsumer(threading.Thread):
         self._send(pika.spec.Connection.TuneOk(0, 131_072, 0))
         self._ask(pika.spec.Connection.Open("/"), pika.spec.Connection.OpenOk)
         self._ask(pika.spec.Channel.Open(), pika.spec.Channel.OpenOk, 1)
-        self._ask(pika.spec.Basic.Consume(queue=QUEUE), pika.spec.Basic.ConsumeOk, 1)
+        self._ask(pika.spec.Basic.Consume(queue=queue), pika.spec.Basic.ConsumeOk, 1)
 
     def _ask(self, said: Any, answer: type, channel: int = 0) -> None:
         if isinstance(said, bytes):
@@ -152,7 +167,6 @@ class SlowConsumer(threading.Thread):
                 found.append(frame.method)
 
     def run(self) -> None:
-        begun_s = time.thread_time()
         tags = [m.delivery_tag for m in self._early if isinstance(m, pika.spec.Basic.Deliver)]
         while not self.is_over.is_set():
             self.held_max = max(self.held_max, len(tags))
@@ -161,8 +175,13 @@ class SlowConsumer(threading.Thread):
                 self._socket.sendall(ACK.pack(1, 1, 13, 60, 80, tag, 0, 0xCE))
                 self.settled += 1
             tags = self._tags()
-        self.cpu_s = time.thread_time() - begun_s
         self._socket.close()
+
+    def end(self) -> int:
+        """Leave, and return how many messages it held at most."""
+        self.is_over.set()
+        self.join()
+        return self.held_max
 
     def _tags(self) -> list[int]:
         """Delivery tags of the next bytes, without the cost of a library; empty: none came."""
@@ -182,44 +201,87 @@ class SlowConsumer(threading.Thread):
         return found
 
 
-def window_case(broker: Warren, with_slow: bool) -> None:
-    """Consumers with a window of 0: one settles at once, the other after SLOW_S."""
-    settings = f"--declare {QUEUE}:classic --qarg x-consumer-window-size=0"
-    filling = f"--size 12 --producers 1 --window 1000 --count {WINDOW_BACKLOG} --duration 3600"
-    bgen(broker, filling, f"{settings} --fresh", "0.9.1")
-    slow = SlowConsumer(broker.port) if with_slow else None
-    if slow is not None:
-        slow.start()
-    begun_s = time.monotonic()
-    way = f"--consumers 1 --prefetch 1000 --ack 1 --duration {WINDOW_SECONDS} --warmup 1"
-    found = bgen(broker, way, settings, "0.9.1")
-    rate, beside = found["sub_per_s"], ""
-    if slow is not None:
-        slow.is_over.set()
-        slow.join()
-        took_s = time.monotonic() - begun_s
-        rate += slow.settled / took_s
-        beside = (
-            f"; slow {slow.settled / took_s:.0f}/s, held at most {slow.held_max}, "
-            f"{100 * slow.cpu_s / took_s:.1f} % CPU"
+@dataclass(frozen=True, slots=True)
+class Round:
+    """Of a case in turns: messages per second, and CPU of the node for each of them."""
+
+    rate: float
+    cpu_us: float
+
+
+def window_cases(broker: Warren) -> None:
+    """One fast consumer with a window of 0 all the time. In turn it is alone, there is a slow one
+    of another queue, and there is one of the same queue, each for a slot."""
+    settings = "--declare {}:classic --qarg x-consumer-window-size=0"
+    filling = "--size 12 --producers 1 --window 1000 --duration 3600 --count"
+    for queue, count in ((QUEUE, WINDOW_BACKLOG), (ELSEWHERE, WINDOW_BACKLOG_SLOW)):
+        bgen(broker, f"{filling} {count}", f"{settings.format(queue)} --fresh", "0.9.1", queue)
+    node = psutil.Process(broker.pid())
+    way = "--consumers 1 --prefetch 1000 --ack 1 --duration 3600 --series"
+    command = [str(HERE / "bgen"), "--port", str(broker.port), "--queue", QUEUE, *way.split()]
+    rounds: dict[str, list[Round]] = {"": [], ELSEWHERE: [], QUEUE: []}
+    held_max = 0
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as fast:
+        assert fast.stdout is not None
+        for _ in range(WINDOW_CYCLES):
+            for slow_queue, found in rounds.items():
+                slow = SlowConsumer(broker.port, slow_queue) if slow_queue else None
+                if slow is not None:
+                    slow.start()
+                fast.stdout.readline()  # A second in which the slow one came.
+                found.append(one_second(fast.stdout, node, slow))
+                if slow is not None:
+                    held_max = max(held_max, slow.end())
+        fast.terminate()
+    print(f"window 0: the slow consumer held at most {held_max}", flush=True)
+    compare("window 0, slow and fast to fast alone", rounds[""], rounds[QUEUE])
+    compare("window 0, slow and fast to slow one elsewhere", rounds[ELSEWHERE], rounds[QUEUE])
+
+
+def one_second(lines: IO[str], node: psutil.Process, slow: SlowConsumer | None) -> Round:
+    """What both consumers get until the next line of the fast one's series."""
+    begun_s, cpu_s = time.monotonic(), sum(node.cpu_times()[:2])
+    settled = 0 if slow is None else slow.settled
+    [taken] = re.findall(r"consumed/s=(\d+)", lines.readline())
+    settled = 0 if slow is None else slow.settled - settled
+    took_s, cpu_s = time.monotonic() - begun_s, sum(node.cpu_times()[:2]) - cpu_s
+    messages = int(taken) + settled
+    return Round(messages / took_s, 1e6 * cpu_s / messages)
+
+
+def compare(name: str, before: list[Round], after: list[Round]) -> None:
+    """Medians, and the 95 % interval of the ratio of rounds that ran one behind the other."""
+    for figure, values in (
+        ("rate", [(a.rate, b.rate) for a, b in zip(before, after, strict=True)]),
+        ("us CPU a message", [(a.cpu_us, b.cpu_us) for a, b in zip(before, after, strict=True)]),
+    ):
+        medians = [statistics.median(each) for each in zip(*values, strict=True)]
+        ratio, low, high = ratio_interval(values)
+        print(
+            f"{name}, {len(values)} pairs, {figure}: medians {medians[0]:.5g} and "
+            f"{medians[1]:.5g}; ratio {ratio:.3f}, 95 % between {low:.3f} and {high:.3f}",
+            flush=True,
         )
-    print(
-        f"window 0, {'slow and fast' if with_slow else 'fast alone'}: {rate:.0f}/s, "
-        f"{1e4 * found['broker_cpu_pct'] / rate:.2f} us CPU of the node a message{beside}",
-        flush=True,
-    )
 
 
-def hot_case(broker: Warren, name: str) -> None:
+def ratio_interval(pairs: Sequence[tuple[float, float]]) -> tuple[float, float, float]:
+    """The mean ratio of the second of a pair to the first, and its 95 % interval (Student's t of
+    the logarithms)."""
+    logs = [math.log(b / a) for a, b in pairs]
+    mean = statistics.fmean(logs)
+    quantiles = T_95 + T_95_MORE
+    quantile = quantiles[min(len(logs) - 2, len(quantiles) - 1)]
+    half = quantile * statistics.stdev(logs) / math.sqrt(len(logs))
+    return math.exp(mean), math.exp(mean - half), math.exp(mean + half)
+
+
+def hot_case(broker: Warren) -> Round:
     """A publisher and a consumer of a queue without address settings."""
     words = f"--size 12 --producers 1 --consumers 1 --window 1000 --duration {HOT_SECONDS}"
     declared = f"--declare {QUEUE}:classic --fresh"
     found = bgen(broker, f"{words} --warmup 1 --prefetch 1000 --ack 100", declared, "0.9.1")
-    print(
-        f"hot path, {name}: {found['pub_per_s']}/s in, {found['sub_per_s']}/s out, "
-        f"{found['broker_cpu_pct']} % CPU",
-        flush=True,
-    )
+    rate = found["sub_per_s"]
+    return Round(rate, 1e6 * found["broker_cpu_s"] / found["sub_s"] / rate)
 
 
 def hot_cases(broker: Warren) -> None:
@@ -227,11 +289,13 @@ def hot_cases(broker: Warren) -> None:
     definition = {"max-size-bytes": 1 << 30, "address-full-policy": "BLOCK"}
     definition |= {"consumer-window-size": 1 << 20, "redelivery-delay": 100, "id-cache-size": 1000}
     body = {"pattern": "^other$", "apply-to": "all", "definition": definition}
-    for _ in range(ROUNDS):
-        api(broker, "policies/%2F/other", "DELETE")
-        hot_case(broker, "no policy")
-        api(broker, "policies/%2F/other", "PUT", body)
-        hot_case(broker, "policies for others")
+    rounds: dict[bool, list[Round]] = {False: [], True: []}
+    for pair in range(HOT_PAIRS):
+        for with_policy in (False, True) if pair % 2 == 0 else (True, False):
+            way = "PUT" if with_policy else "DELETE"
+            api(broker, "policies/%2F/other", way, body if with_policy else None)
+            rounds[with_policy].append(hot_case(broker))
+    compare("hot path, policies for others to no policy", rounds[False], rounds[True])
 
 
 def rate_case(port: int, seconds: int) -> None:
@@ -289,7 +353,9 @@ def api(broker: Warren, path: str, method: str = "GET", body: object = None) -> 
     return answer
 
 
-def bgen(broker: Broker, words: str, declared: str = "", protocol: str = "1.0") -> dict[str, Any]:
+def bgen(
+    broker: Broker, words: str, declared: str = "", protocol: str = "1.0", queue: str = QUEUE
+) -> dict[str, Any]:
     """One run; Artemis has the queue."""
     is_warren = broker.name == "warren"
     prefix = ["--addr-prefix", "/queues/" if is_warren else ""] if protocol == "1.0" else []
@@ -297,28 +363,37 @@ def bgen(broker: Broker, words: str, declared: str = "", protocol: str = "1.0") 
         declared = f"--declare {QUEUE}:classic {declared}"
     command = [str(HERE / "bgen"), "--port", str(broker.port), "--proto", protocol, *prefix]
     command += declared.split() if is_warren else []
-    command += ["--queue", QUEUE, "--pids", str(broker.pid()), *words.split()]
+    command += ["--queue", queue, "--pids", str(broker.pid()), *words.split()]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=3600, check=True)
     found: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
     return found
 
 
-def page_case(broker: Broker, megabytes: int) -> None:
+def page_case(broker: Broker, megabytes: int, seconds: int) -> None:
+    """Fill an address far beyond its size, then empty it; each takes so many seconds at most."""
     count = megabytes * 1_000_000 // PAGE_BODY_BYTES
     limits = f"--fresh --qarg x-max-size-bytes={PAGE_LIMIT_BYTES} --qarg x-address-full-policy=PAGE"
-    way = f"--size {PAGE_BODY_BYTES} --duration 3600 --linger 600"
+    way = f"--size {PAGE_BODY_BYTES} --duration {seconds} --linger 60"
     entered = bgen(broker, f"{way} --producers 1 --window 1000 --count {count}", limits)
-    left = bgen(
-        broker, f"{way} --consumers 1 --prefetch 1000 --ack 100 --consume-count {count}", limits[8:]
-    )
+    taken = f"--consumers 1 --prefetch 1000 --ack 100 --consume-count {entered['confirmed']}"
+    left = bgen(broker, f"{way} {taken}", limits[8:])
     print(
-        f"PAGE, {megabytes} MB of {PAGE_BODY_BYTES} bytes, {broker.name}: "
+        f"PAGE, {entered['confirmed'] * PAGE_BODY_BYTES // 1_000_000} of {megabytes} MB of "
+        f"{PAGE_BODY_BYTES} bytes, {broker.name}: "
         f"in {entered['pub_per_s']}/s, {entered['broker_cpu_pct']} % CPU, "
         f"RSS {entered['broker_rss_max_mb']} MB; "
-        f"out {left['sub_per_s']}/s, {left['broker_cpu_pct']} % CPU; "
-        f"confirmed {entered['confirmed']}, received {left['received']}",
+        f"out {left['sub_per_s']}/s, {left['broker_cpu_pct']} % CPU, "
+        f"RSS {left['broker_rss_max_mb']} MB; confirmed {entered['confirmed']}, "
+        f"received {left['received']}, {left['disordered']} out of order",
         flush=True,
     )
+
+
+def check_space(folder: Path, megabytes: int) -> None:
+    """A broker may keep each body twice while it moves it."""
+    free = shutil.disk_usage(folder).free // 1_000_000
+    if free < 2 * megabytes:
+        raise SystemExit(f"{folder} has {free} MB free, and PAGE needs {2 * megabytes} MB")
 
 
 def mixed_case(broker: Broker, with_slow: bool) -> None:
@@ -380,12 +455,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--artemis", type=Path, help="folder of an unzipped distribution")
     parser.add_argument("--seconds", type=int, default=60)
     parser.add_argument("--page-mb", type=int, default=1000)
+    parser.add_argument("--page-seconds", type=int, default=600, help="for in, and for out")
+    parser.add_argument("--no-warren", action="store_true", help="Artemis alone")
     parser.add_argument("--only", nargs="+", choices=CASES, default=CASES, metavar="CASE")
     parser.add_argument("--data", type=Path, help="folder on the disk to measure")
     options = parser.parse_args(arguments)
     subprocess.run(["make", "-s", "-C", str(HERE)], check=True)
     with tempfile.TemporaryDirectory(prefix="warren-bench-", dir=options.data) as folder:
-        measure_warren(Warren(options.python.absolute(), Path(folder), []), options)
+        if "page" in options.only:
+            check_space(Path(folder), options.page_mb)
+        if not options.no_warren:
+            measure_warren(Warren(options.python.absolute(), Path(folder), []), options)
     if options.artemis is None:
         return
     with tempfile.TemporaryDirectory(prefix="warren-bench-", dir=options.data) as folder:
@@ -397,7 +477,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                     for with_slow in (False, True):
                         mixed_case(artemis, with_slow)
             if "page" in options.only:
-                page_case(artemis, options.page_mb)
+                page_case(artemis, options.page_mb, options.page_seconds)
             if "credits" in options.only:
                 credit_case(artemis, "100/30", options.seconds)
         finally:
@@ -406,11 +486,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def measure_warren(warren: Warren, options: argparse.Namespace) -> None:
     cases: dict[str, Callable[[], None]] = {
-        "windows": lambda: in_turn(partial(window_case, warren)),
+        "windows": lambda: window_cases(warren),
         "rate": lambda: rate_case(warren.port, options.seconds),
         "block": lambda: block_case(warren),
         "mixed": lambda: in_turn(partial(mixed_case, warren)),
-        "page": lambda: page_case(warren, options.page_mb),
+        "page": lambda: page_case(warren, options.page_mb, options.page_seconds),
         "credits": lambda: credit_cases(warren, options.seconds),
         "hot": lambda: hot_cases(warren),
     }
