@@ -6,6 +6,7 @@
                                each with `name=value` of its parameter, as in `prefetch-count=2`
     > change name=value        another value of the parameter: it ends and begins again
     > remove                   it is removed for good;  `restart`: an operator restarts it
+    > leave; arrive            its node drains, and ends it;  another node begins it
     > bind a b                 bindings of 'x' at `down`;  `unbind a`
     > demand; calm             consumers wait at `down`, or do not
     > put 1 2 3                messages come to the queue that it consumes at `up`; `4<other`: one
@@ -14,6 +15,8 @@
                                `return`: no queue takes them
     > block; unblock           `down` takes no messages
     > cut up                   its connections are lost;  `down up`: they are refused, too;  `up up`
+    > deaf up                  what is acknowledged over its connections does not reach it
+    > locked up; open up       it refuses logins, or does not
     > unknown TYPE             `up` does not know exchanges of that type;  `exists up x`
     > pause; resume            > wait 2    seconds pass
 
@@ -161,6 +164,13 @@ class Script:
     async def _on_restart(self) -> None:
         await self._on_change()
 
+    async def _on_leave(self) -> None:
+        await self.end()
+        self._work = None
+
+    def _on_arrive(self) -> None:
+        self._begin()
+
     async def _on_remove(self) -> None:
         await self.end()
         if isinstance(self._work, Link):
@@ -234,6 +244,16 @@ class Script:
 
     def _on_up(self, name: str) -> None:
         self._brokers[name].is_reachable = True
+
+    def _on_deaf(self, name: str) -> None:
+        for peer in self._brokers[name].peers:
+            peer.is_deaf = True
+
+    def _on_locked(self, name: str) -> None:
+        self._brokers[name].is_locked = True
+
+    def _on_open(self, name: str) -> None:
+        self._brokers[name].is_locked = False
 
     def _on_unknown(self, type_: str) -> None:
         self._up.unknown_types.add(type_)

@@ -90,6 +90,7 @@ class Peer:
         self.core = Connection(Limits(), properties, "PLAIN", 0)
         self.channels: dict[int, Channel] = {}
         self.pipe = Pipe(socket, self)
+        self.is_deaf = False  # to acknowledgements
         self._greeted = b""
         socket.connection_made(self.pipe)
 
@@ -113,6 +114,9 @@ class Peer:
 
     def _handle(self, event: Event) -> None:
         match event:
+            case LoginRequested() if self.broker.is_locked:
+                self.broker.tell("refuses a login")
+                self.core.refuse_login()
             case LoginRequested():
                 self.core.accept_login()
             case OpenRequested():
@@ -141,6 +145,8 @@ class Peer:
             self.broker.tell("publish", body.decode(), how)
 
     def _settle(self, event: Settles) -> None:
+        if self.is_deaf:
+            return
         channel = self.channels[event.channel]
         kind = "ack" if event.kind == ACK else "nack"
         first = min(channel.unacked, default=1) if event.multiple else event.first
@@ -304,6 +310,7 @@ class ScriptedBroker:
         self.queues: dict[str, deque[Message]] = {}
         self.unknown_types: set[str] = set()
         self.is_reachable = True
+        self.is_locked = False  # refuses logins
         self.peers: list[Peer] = []
         self._story = story
 

@@ -20,7 +20,7 @@ def test_both_brokers_see_what_was_recorded(path: Path) -> None:
 
 
 def test_there_are_stories_to_run() -> None:
-    assert len(STORIES) >= 8
+    assert len(STORIES) >= 14
 
 
 def rewrite() -> None:
