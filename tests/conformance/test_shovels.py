@@ -224,6 +224,9 @@ def test_passwords_are_never_shown(here: Node, there: Node) -> None:
     exported = api.get("/definitions")
     shown = [api.get("/parameters"), api.get("/shovels"), exported, api.get("/connections")]
     assert "s3cret-word" not in str(shown) + here.log()
+    files = [each.read_bytes() for each in here.data_dir.rglob("*") if each.is_file()]
+    assert any(b"guarded" in each for each in files), "the parameter is stored somewhere"
+    assert not any(b"s3cret-word" in each for each in files), "stored as it was given"
     assert "mover" not in str(api.get("/shovels"))
     api.post("/definitions", exported)
     assert api.get("/parameters/shovel/%2F/secretive")["value"] == seen

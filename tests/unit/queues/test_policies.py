@@ -2,6 +2,7 @@
 
 import json
 import time
+from itertools import combinations
 
 import pytest
 from hypothesis import given, settings
@@ -189,6 +190,17 @@ def test_what_a_policy_cannot_say_is_refused_in_a_sentence(definition: object, t
 def test_an_imported_policy_is_checked_too(definition: object, text: str) -> None:
     found = policy_fault(".*", "all", 0, definition, False, imported=True)
     assert found == f"Validation failed\n\n{text}\n"
+
+
+UPSTREAM_KEYS = ("federation-upstream", "federation-upstream-set", "federation-upstream-pattern")
+
+
+@pytest.mark.parametrize(("one", "other"), combinations(UPSTREAM_KEYS, 2))
+def test_policy_names_its_upstreams_in_one_way(one: str, other: str) -> None:
+    assert fault({one: "u"}) is None
+    assert fault({other: "u"}) is None
+    text = f"cannot specify both {one} and {other} together"
+    assert fault({one: "u", other: "u"}) == f"Validation failed\n\n{text}\n"
 
 
 @pytest.mark.parametrize("key", sorted(KEYS_WITHOUT_EFFECT))
