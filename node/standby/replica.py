@@ -45,16 +45,21 @@ class Replica:
         config: StandbyConfig,
         copy_definitions: CopyDefinitions,
         client: Callable[[StandbyConfig], PrimaryClient] = PrimaryClient,
+        clock_s: Callable[[], float] = monotonic,
+        roll: Callable[[], float] = random.random,
     ) -> None:
+        """`roll`: of 0..1, for the jitter of the back-off."""
         self.config = config
         self._broker = broker
         self._copy_definitions = copy_definitions
         self._client = client(config)
+        self._clock_s = clock_s
+        self._roll = roll
         self._core = Forwarding(config.reconnect_s)
         self._queues: dict[int, HeldQueue | HeldStream] = {}  # by uid here
         self._known: dict[str, tuple[bytes, Any]] = {}  # by name: token, and what it stands for
         self._definitions = b""  # digest of those that were brought here
-        self._synced_s: float | None = None  # monotonic: when the last whole pass began
+        self._synced_s: float | None = None  # by `clock_s`: when the last whole pass began
         self._synced_at = 0.0  # the same as a time of day
         self._last_error = ""
         self._dropped = [0, 0, 0]  # counters of queues that another node leads now
@@ -63,7 +68,7 @@ class Replica:
         """Until cancelled."""
         try:
             while True:
-                begun_s, begun_at = monotonic(), time()
+                begun_s, begun_at = self._clock_s(), time()
                 wait_s = self.config.interval_s
                 try:
                     if await self._pass():
@@ -73,7 +78,7 @@ class Replica:
                         self._core.restarted()
                 except FAULTS as error:
                     wait_s = self._failed(str(error))
-                await asyncio.sleep(max(0.0, begun_s + wait_s - monotonic()))
+                await asyncio.sleep(max(0.0, begun_s + wait_s - self._clock_s()))
         finally:
             await self._client.close()
 
@@ -100,7 +105,7 @@ class Replica:
             "node": self._broker.node_name,
             "state": shown_state(core.state),
             "uri": self._client.shown,
-            "rpo_seconds": None if synced_s is None else round(monotonic() - synced_s, 1),
+            "rpo_seconds": None if synced_s is None else round(self._clock_s() - synced_s, 1),
             "synced_at": int(self._synced_at * 1000),
             "queues": sum(1 for _ in self._led()),
             "messages": sum(each.held_count for each in queues),
@@ -127,7 +132,7 @@ class Replica:
         """Seconds until the next try."""
         core = self._core
         was = (core.state, core.reason)
-        wait_s = core.failed(reason, random.random())
+        wait_s = core.failed(reason, self._roll())
         self._last_error = reason
         if was != (core.state, core.reason):
             self._tell(reason)

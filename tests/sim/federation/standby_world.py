@@ -8,8 +8,9 @@ before that. A message is known by its identity (`standby_load`).
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from random import Random
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from federation.standby_parameter import StandbyConfig
 from node.operations.body_access import BodyReads
@@ -23,6 +24,7 @@ from queues.definitions.metadata.commands import DeclareQueue
 from queues.hosts.queue_core import QueueCore
 from queues.streams.host import StreamHost
 from tests.sim.federation.standby_load import Load, Truth
+from tests.sim.federation.standby_passes import Passes
 from tests.sim.federation.standby_stream import CONSUMER, NOTHING, StreamLoad, StreamTruth
 from tests.sim.queues.node import NODE, SimNode
 from tests.sim.storage.sim_disk import SimDisk
@@ -92,9 +94,17 @@ class Side:
         return host if isinstance(host, StreamHost) else None
 
 
+@dataclass(slots=True)
+class Mark:
+    """What the primary had at a moment, by queue."""
+
+    confirmed: dict[str, set[int]]  # and not settled
+    live: dict[str, set[int]]  # then or later
+    stream: tuple[set[int], int]
+
+
 class World:
-    """Both sides. Invariant: `promised` is what the primary had when the last pass began that is
-    known to be whole; `_begun` the same for the pass that runs."""
+    """Both sides."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
@@ -104,12 +114,7 @@ class World:
         self.stream_truth = StreamTruth()
         self.stream_load: StreamLoad | None = None
         self.breaks = True
-        self.passes = 0
-        self._promised: dict[str, tuple[set[int], set[int]]] = {}  # confirmed; live then or later
-        self._begun: dict[str, tuple[set[int], set[int]]] | None = None
-        self._stream_promised: tuple[set[int], int] = (set(), NOTHING)
-        self._stream_begun = self._stream_promised
-        self._has_run = False  # before the last pass has ended
+        self.passes: Passes[Mark] = Passes()
         for name in TYPES:
             self.primary.declare(name)
         self.attach()
@@ -138,7 +143,14 @@ class World:
     def follow(self) -> None:
         broker = self.standby.node.broker
         link = cast(PrimaryClient, Link(self))
-        self.replica = Replica(broker, CONFIG, self._copy_definitions, lambda config: link)
+        self.replica = Replica(
+            broker,
+            CONFIG,
+            self._copy_definitions,
+            lambda config: link,
+            asyncio.get_running_loop().time,
+            self.random.random,
+        )
         self._task = asyncio.ensure_future(self.replica.run())
 
     async def _copy_definitions(self, vhost: str, wanted: dict[str, Any]) -> None:
@@ -156,31 +168,17 @@ class World:
         return self.replica.row()["state"] == "running"
 
     def pass_is_seen_whole(self) -> bool:
-        """Once for a pass after which the standby has come to run. If it ran before, the end of a
-        pass cannot be told until the next one begins."""
-        if self._begun is None or self._has_run or not self._is_running:
-            return False
-        self._promised, self._stream_promised = self._begun, self._stream_begun
-        self._has_run = True
-        return True
+        return self.passes.is_seen_whole(self._is_running)
 
     def pass_begins(self) -> None:
-        """The one before it was whole if the standby says that it runs."""
-        if self._begun is not None and self._is_running:
-            self._promised, self._stream_promised = self._begun, self._stream_begun
-            self.passes += 1
-        self._has_run = self._is_running
-        self._begun = {
-            name: (truth.confirmed - truth.settled, self.live(name))
-            for name, truth in self.truths.items()
-        }
-        self._stream_begun = self.stream_truth.mark()
+        confirmed = {name: each.confirmed - each.settled for name, each in self.truths.items()}
+        live = {name: self.live(name) for name in self.truths}
+        self.passes.begins(self._is_running, Mark(confirmed, live, self.stream_truth.mark()))
 
     def appears(self, name: str, identities: set[int]) -> None:
         """The primary has these messages from now on, also if it had settled them."""
-        for known in (self._promised, self._begun or {}):
-            if name in known:
-                known[name][1].update(identities)
+        for known in self.passes.known():
+            known.live[name].update(identities)
 
     # What happens
 
@@ -248,7 +246,7 @@ class World:
         self.pass_is_seen_whole()
         self.standby.crash()
         await self._stop()
-        self._begun = None
+        self.passes.begun = None
         for _ in range(self.random.randint(0, 100)):
             await self.step()
         self.standby.start()
@@ -263,26 +261,28 @@ class World:
         self.replica.release(True)
         self.standby.node.runner.settle()
         self.standby.node.run_loop()
-        for name, (confirmed, live) in self._promised.items():
-            found = await self._contents(name)
+        promised = self.passes.promised
+        if promised is None:
+            return
+        for name, confirmed in promised.confirmed.items():
+            found = [identity_in(each) for each in await contents(self, name)]
             lost = confirmed - self.truths[name].settled - set(found)
             assert not lost, f"lost beyond the recovery point in {name}: {sorted(lost)[:9]}"
-            back = set(found) - live
+            back = set(found) - promised.live[name]
             assert not back, f"settled before the recovery point in {name}: {sorted(back)[:9]}"
             assert len(found) == len(set(found)), f"twice in {name}"
             # One that was settled comes after newer ones if a crash has undone that.
             unsettled = [each for each in found if each not in self.truths[name].settled]
             assert unsettled == sorted(unsettled), f"out of order in {name}"
-        await self._check_stream()
+        await self._check_stream(*promised.stream)
 
-    async def _check_stream(self) -> None:
-        confirmed, stored = self._stream_promised
+    async def _check_stream(self, confirmed: set[int], stored: int) -> None:
         host = self.standby.stream()
         if host is None or host.member is None:
             assert not confirmed, "the stream is not there"
             return
         found: list[int] = []
-        async with self._working():
+        async with working(self):
             member = host.member
             async for run in stream_runs(member, stream_range(member), 1 << 62):
                 found += [identity_in(each) for each in run.messages()]
@@ -293,30 +293,42 @@ class World:
         offset = member.machine.tracking.offsets.get(CONSUMER, NOTHING)
         assert stored <= offset <= self.stream_truth.given, f"offset {offset} and not {stored}"
 
-    async def _contents(self, name: str) -> list[int]:
-        core = self.standby.core(name)
-        if core is None:
-            return []
-        assert core.ready_count == core.machine.length(), f"{name} has messages that are not ready"
-        reads, found = BodyReads(self.standby.node.broker), list[int]()
-        async with self._working():
-            async for run in stored_runs(reads, core, live_runs(core), 1 << 62):
-                found += [identity_in(each) for each in run.messages()]
-        return found
 
-    @asynccontextmanager
-    async def _working(self) -> AsyncIterator[None]:
-        """The standby's disk works meanwhile."""
+class Stepping(Protocol):
+    """A world with a standby."""
 
-        async def work() -> None:
-            while True:
-                await self.step()
+    @property
+    def standby(self) -> Side: ...
 
-        task = asyncio.ensure_future(work())
-        try:
-            yield
-        finally:
-            task.cancel()
+    async def step(self) -> None: ...
+
+
+async def contents(world: Stepping, name: str) -> list[bytes]:
+    """Messages of a queue of the standby, as they are stored."""
+    core = world.standby.core(name)
+    if core is None:
+        return []
+    assert core.ready_count == core.machine.length(), f"{name} has messages that are not ready"
+    reads, found = BodyReads(world.standby.node.broker), list[bytes]()
+    async with working(world):
+        async for run in stored_runs(reads, core, live_runs(core), 1 << 62):
+            found += run.messages()
+    return found
+
+
+@asynccontextmanager
+async def working(world: Stepping) -> AsyncIterator[None]:
+    """The standby's disk works meanwhile."""
+
+    async def work() -> None:
+        while True:
+            await world.step()
+
+    task = asyncio.ensure_future(work())
+    try:
+        yield
+    finally:
+        task.cancel()
 
 
 def numbers_in(core: QueueCore) -> list[int]:

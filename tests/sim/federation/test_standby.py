@@ -31,12 +31,12 @@ async def lived(seed: int) -> None:
             await world.crash_standby()
     if dice.random() < 0.5:
         world.breaks = False
-        passes = world.passes
+        passes = world.passes.count
         for _ in range(10_000):
             await world.step()
-            if world.passes > passes + 1:
+            if world.passes.count > passes + 1:
                 break
-        assert world.passes > passes + 1, f"no whole pass: {world.replica.row()}"
+        assert world.passes.count > passes + 1, f"no whole pass: {world.replica.row()}"
     await world.promote()
 
 

@@ -2,17 +2,23 @@
 
 import asyncio
 import selectors
+import struct
+import zlib
 from collections.abc import Coroutine
 from typing import Any
 
 
 class Skipping(selectors.DefaultSelector):
-    """Advances the loop's clock instead of waiting."""
+    """Advances the loop's clock instead of waiting. `trace` is a checksum of the time and the
+    wait of each round of the loop."""
 
     now_s = 0.0
+    trace = 0
 
     def select(self, timeout: float | None = None) -> Any:
         found = super().select(0)
+        wait_s = -1.0 if timeout is None else timeout
+        self.trace = zlib.crc32(struct.pack("<dd", self.now_s, wait_s), self.trace)
         if not found:
             assert timeout is not None, "the simulation waits for nothing"
             self.now_s += timeout
@@ -29,7 +35,14 @@ class Loop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self._skipping.now_s
 
+    @property
+    def trace(self) -> int:
+        return self._skipping.trace
 
-def played(work: Coroutine[Any, Any, None]) -> None:
-    with asyncio.Runner(loop_factory=Loop) as runner:
+
+def played(work: Coroutine[Any, Any, None]) -> int:
+    """Run the simulation; its trace, which is another one if anything went another way."""
+    loop = Loop()
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
         runner.run(work)
+        return loop.trace
