@@ -16,11 +16,11 @@ from node.in_process import LoopBroker
 from queues.addresses import account, producer_window, rate, share
 from queues.machine import delays, known_ids, last_values, message_groups
 from queues.machine.consuming import consumer_limits, limiter
-from tests.conformance.http_api import HttpApi
 from warren.client import Message as Message10
 from warren.client import connect as connect10
 from warren.client.amqp091 import Message as Message091
 from warren.client.amqp091 import connect as connect091
+from warren.testing.http_api import HttpApi
 
 SETTINGS_CODE: Final[tuple[ModuleType, ...]] = (
     *(address_keeper, account, producer_window, rate, share),
