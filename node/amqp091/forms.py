@@ -26,6 +26,7 @@ from warren.wire.errors import ProtocolError
 from warren.wire.inplace import begins_with, copy
 
 KNOWN_MAX: Final = 64
+HEAD_BYTES_MAX: Final = 4096  # of what is remembered of a message
 OFFSET_HEADER: Final = b"x-stream-offset"
 NO_OFFSET: Final = -1
 SIGNED_64: Final = 0x6C  # kind of a header
@@ -120,13 +121,15 @@ class Forms:
     def _learn(
         self, format_tag: i64, is_numbered: bool, names: bytes, head: bytes, message: bytes
     ) -> None:
-        """Remember the beginning of a message, as it is shown."""
+        """Remember the beginning of a message, as it is shown, unless it is large."""
+        if len(head) > HEAD_BYTES_MAX:
+            return
         header_at = FRAME_OVERHEAD + i64(read_i32_be(message, 3))
         end = header_at + 7 + i64(read_i32_be(message, header_at + 3))
         middle_end = end
         if is_numbered:
             pos = find_property(message, 0, HEADERS)
-            # Messages whose headers cannot be read have no offset.
+            # `with_offset` has put it behind the other headers.
             middle_end = pos + 4 + i64(read_i32_be(message, pos)) - OFFSET_BYTES
         front = message[: header_at + SIZE_AT]
         middle = message[header_at + PROPERTIES_AT : middle_end]

@@ -132,6 +132,17 @@ def test_a_message_like_the_one_before_costs_little_and_another_one_much() -> No
     assert forms.cost > CONVERTED
 
 
+def test_a_large_beginning_is_not_remembered() -> None:
+    forms = Forms()
+    large = chunk_10([Message(b"x", application_properties={"a": "x" * 10_000}).encode()] * 3)
+    assert each_of(forms.show(large, 0, 3, 0, PLENTY)) == shown_slowly(large, 0, 0)
+    assert forms.cost >= 3 * 10_000
+    headers = BasicProperties(headers={"a": "x" * 5000}).encode()
+    stored = chunk_091([build("", b"", headers, b"x")] * 3)
+    assert each_of(forms.show(stored, 0, 3, 0, PLENTY)) == shown_slowly(stored, 0, 0)
+    assert forms.cost >= 3 * 5000
+
+
 def test_no_more_messages_are_shown_than_the_budget_pays() -> None:
     forms = Forms()
     values = chunk_10([b"\x00\x53\x77\xa1\x01v"] * 9)
