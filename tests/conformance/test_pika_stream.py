@@ -202,6 +202,33 @@ def test_prefetch_holds_deliveries_back_until_they_are_acknowledged(
     assert inbox.bodies == numbered(12)
 
 
+@pytest.mark.parametrize("settle", ["nack", "reject", "recover"])
+def test_messages_that_are_nacked_or_requeued_do_not_come_again(
+    channel: Any, connect: Connect, stream: str, settle: str
+) -> None:
+    publish_all(channel, stream, numbered(20))
+    reading = connect().channel()
+    reading.basic_qos(prefetch_count=10)
+    inbox = Inbox(reading, stream, arguments={"x-stream-offset": "first"})
+    inbox.wait(10)
+    if settle == "nack":
+        reading.basic_nack(inbox.tags[9], multiple=True, requeue=True)
+    elif settle == "reject":
+        for tag in inbox.tags[:10]:
+            reading.basic_reject(tag, requeue=True)
+    else:
+        reading.basic_recover(requeue=True)
+    inbox.wait(20)
+    assert inbox.bodies == numbered(20)
+    assert read_all(connect, stream) == numbered(20)
+
+
+def read_all(connect: Connect, stream: str) -> list[bytes]:
+    inbox = read(connect, stream, "first")
+    inbox.wait(20)
+    return inbox.bodies
+
+
 def test_a_consumer_at_the_end_gets_each_message_as_it_is_published(
     channel: Any, connect: Connect, stream: str
 ) -> None:
