@@ -73,6 +73,7 @@ class Turn:
         self.hosts: list[Steppable] = []  # marked, to be stepped in the next round
         self._later: dict[Steppable, None] = {}  # each once, however often it asked
         self._endpoints: list[Flushable] = []
+        self._unfinished: list[Flushable] = []  # marked while they or others were flushed
         self._peers: list[Ending] = []  # connections to other nodes that have something to write
         self._groups_due = False
         self.groups: Groups | None = None  # of a node in a cluster
@@ -197,10 +198,15 @@ class Turn:
         if self._groups_due:
             self._run_groups(journal, now_ms)
             stages.end_of(GROUPS)
+        # Those that had more to write than a turn allows, as to a consumer that reads a stream from
+        # its beginning, come last: confirms do not wait for them.
         endpoints = self._endpoints
+        endpoints.extend(self._unfinished)
         self._endpoints = []
         for endpoint in endpoints:
             endpoint.flush()
+        self._unfinished = self._endpoints
+        self._endpoints = []
         stages.end_of(SOCKETS)
         if len(self.hosts) > 0:
             # What the flush settled (automatic acknowledgement) belongs to the same turn.
@@ -227,7 +233,8 @@ class Turn:
             self.hosts.extend(later[first:])
             self.hosts.extend(later[:first])
             self._later = {}
-        if len(self.hosts) > 0 or len(self._endpoints) > 0 or self._groups_due:
+        to_flush = len(self._endpoints) + len(self._unfinished)
+        if len(self.hosts) > 0 or to_flush > 0 or self._groups_due:
             self.begin()
 
     def _run_groups(self, journal: Journal, now_ms: int) -> None:

@@ -217,6 +217,32 @@ def test_what_groups_apply_is_stepped_and_sent_in_the_same_turn() -> None:
     assert loop.run() == 0
 
 
+def test_what_has_more_to_write_is_flushed_behind_what_is_new() -> None:
+    loop = Loop()
+    story: list[str] = []
+
+    class Reader:
+        def flush(self) -> None:
+            story.append("reader")
+            if len(story) < 6:
+                loop.turn.mark_endpoint(self)
+
+    class Publisher:
+        def flush(self) -> None:
+            story.append("confirmed")
+
+    loop.turn.mark_endpoint(Reader())
+    loop.run()
+    assert story[0] == "reader"
+    story.clear()
+    for _ in range(2):
+        loop.turn.mark_endpoint(Publisher())
+        loop.turn.run()
+    assert story == ["confirmed", "reader"] * 2
+    loop.run()
+    assert story[4:] == ["reader"] * 2
+
+
 def test_what_is_stepped_first_may_be_proposed_in_the_same_turn() -> None:
     loop = Loop()
 
