@@ -1,4 +1,4 @@
-"""Measure streams beside RabbitMQ: `python -m bench.streams --help`. Takes about 15 minutes.
+"""Measure streams beside RabbitMQ: `python -m bench.streams --help`. A row takes up to 4 minutes.
 
 Both brokers run on one node, in turn, with fresh data; RabbitMQ with its plug-in rabbitmq_stream.
 
@@ -400,9 +400,9 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--rows", nargs="*", default=[*ROWS, CLUSTER, "sql"])
     parser.add_argument("--seconds", type=float, default=6)
     parser.add_argument("--rounds", type=int, default=5, help="of the row tail")
-    parser.add_argument("--gigabytes", type=float, default=2, help="of the cold stream")
+    parser.add_argument("--gigabytes", type=float, default=1, help="of the cold stream")
     parser.add_argument("--messages", type=float, default=1e8, help="before the restart")
-    parser.add_argument("--fill", type=float, default=120, help="seconds to publish them, at most")
+    parser.add_argument("--fill", type=float, default=60, help="seconds to publish them, at most")
     parser.add_argument("--brokers", nargs="*", default=["warren", "rabbitmq"])
     parser.add_argument("--set", action="append", default=[])
     parser.add_argument("--read", nargs=2, help=argparse.SUPPRESS)
