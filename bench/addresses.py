@@ -223,16 +223,18 @@ def window_cases(broker: Warren) -> None:
     held_max = 0
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as fast:
         assert fast.stdout is not None
-        for _ in range(WINDOW_CYCLES):
-            for slow_queue, found in rounds.items():
-                slow = SlowConsumer(broker.port, slow_queue) if slow_queue else None
-                if slow is not None:
-                    slow.start()
-                fast.stdout.readline()  # A second in which the slow one came.
-                found.append(one_second(fast.stdout, node, slow))
-                if slow is not None:
-                    held_max = max(held_max, slow.end())
-        fast.terminate()
+        try:
+            for _ in range(WINDOW_CYCLES):
+                for slow_queue, found in rounds.items():
+                    slow = SlowConsumer(broker.port, slow_queue) if slow_queue else None
+                    if slow is not None:
+                        slow.start()
+                    fast.stdout.readline()  # A second in which the slow one came.
+                    found.append(one_second(fast.stdout, node, slow))
+                    if slow is not None:
+                        held_max = max(held_max, slow.end())
+        finally:
+            fast.terminate()
     print(f"window 0: the slow consumer held at most {held_max}", flush=True)
     compare("window 0, slow and fast to fast alone", rounds[""], rounds[QUEUE])
     compare("window 0, slow and fast to slow one elsewhere", rounds[ELSEWHERE], rounds[QUEUE])

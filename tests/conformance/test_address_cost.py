@@ -3,7 +3,7 @@
 import asyncio
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType, ModuleType
@@ -82,7 +82,7 @@ async def pass_through_10(url: str, queue: str) -> None:
 @pytest.mark.parametrize("kind", ["classic", "quorum"])
 @pytest.mark.parametrize("pass_through", [pass_through_091, pass_through_10])
 def test_messages_of_a_queue_without_settings_enter_no_code_of_address_settings(
-    pass_through: type, kind: str
+    pass_through: Callable[[str, str], Awaitable[None]], kind: str
 ) -> None:
     """Beside policies for other queues. Limits are looked up for each turn, not each message."""
 
