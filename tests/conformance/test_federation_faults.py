@@ -2,7 +2,7 @@
 
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -149,6 +149,52 @@ def test_every_message_arrives_when_a_side_is_killed(
         if side == "down":
             taken.lost_connection()
     settled(taken)
+
+
+def changes(kind: str, down: Cluster, url: str) -> list[Callable[[], object]]:
+    """Of what a running link is made of; each gives it another prefetch: 50, 60, 50."""
+    limits = {"reconnect_delay": 0.1, "max_messages_per_second": 400}
+    name = "x" if kind == "exchange" else "q"
+
+    def another_prefetch() -> None:
+        down.upstream("up", url, prefetch_count=50, **limits)
+
+    def another_policy() -> None:
+        """One of a higher priority, with a set in place of all upstreams."""
+        value = {"value": [{"upstream": "up", "prefetch-count": 60}]}
+        down.api.put("/parameters/federation-upstream-set/%2F/chosen", value)
+        definition = {"federation-upstream-set": "chosen"}
+        body = {"pattern": f"^{name}", "apply-to": f"{kind}s", "priority": 9}
+        down.api.put("/policies/%2F/chosen", body | {"definition": definition})
+
+    def no_policy() -> None:
+        """The one of before holds again."""
+        down.api.delete("/policies/%2F/chosen")
+
+    return [another_prefetch, another_policy, no_policy]
+
+
+@pytest.mark.parametrize("kind", ["exchange", "queue"])
+def test_every_message_arrives_while_upstream_and_policies_are_changed(
+    up: Cluster, down: Cluster, kind: str
+) -> None:
+    linked(kind, down, up, up.url)
+    up.publish("x" if kind == "exchange" else "", "q", COUNT)
+    up.close()
+    taken = Taken(down)
+    for step, change, prefetch in zip(
+        STEPS, changes(kind, down, up.url), (50, 60, 50), strict=True
+    ):
+        eventually(lambda: taken.look() >= step, lambda: len(taken.seen))  # noqa: B023
+        change()
+        eventually(lambda: taken.look() and consumers_of(up) == [prefetch])  # noqa: B023
+    settled(taken)
+    assert len(down.links()) == 1
+
+
+def consumers_of(up: Cluster) -> list[int]:
+    """Prefetch of each consumer at the upstream: those of its links."""
+    return [int(row["prefetch_count"]) for row in up.api.get("/consumers/%2F")]
 
 
 PREFETCH = 100
