@@ -497,11 +497,13 @@ class Store:
         self._spread()
         return [slot for slot in self._slots[self._head :] if slot.live > 0]
 
-    def journaled_spans(self, first: i64 = 1) -> tuple[list[tuple[int, int]], int]:
+    def journaled_spans(
+        self, first: i64 = 1, slots_max: i64 = SPAN_SLOTS
+    ) -> tuple[list[tuple[int, int]], int]:
         """(first, count) of slots and extents that have live messages in the log, ascending, from
         message_seq `first` on; and the message_seq to go on at, or 0 if these were all.
         """
-        return self._spans_from(first, True, SPAN_SLOTS)
+        return self._spans_from(first, True, slots_max)
 
     def spans_from(
         self, first: i64, slots_max: i64 = SPAN_SLOTS

@@ -16,7 +16,7 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from queues.bodies.extents import Columns
-from queues.bodies.store import BodyBudget, Slot, Store
+from queues.bodies.store import SPAN_SLOTS, BodyBudget, Slot, Store
 from queues.conversion.annotated import annotated_view
 from queues.dead_lettering.dead_letter_reads import Burying
 from queues.hosts.body_reads import Reading
@@ -412,11 +412,13 @@ class QueueCore:
         runs.sort()
         return runs if self.promises is None else stored_runs(self.store, runs)
 
-    def journaled_from(self, first: i64) -> tuple[list[tuple[int, int]], int]:
+    def journaled_from(
+        self, first: i64, slots_max: i64 = SPAN_SLOTS
+    ) -> tuple[list[tuple[int, int]], int]:
         """Messages from `first` on that the log must keep, as ascending (first, count), a bounded
         part; and the number to go on at, or 0 if these were all.
         """
-        spans, following = self.store.journaled_spans(first)
+        spans, following = self.store.journaled_spans(first, slots_max)
         if len(spans) == 0:
             return [], following
         begin = spans[0][0]  # One question, for there may be thousands of spans of one message.

@@ -34,6 +34,7 @@ from queues.sessions.credit import CreditActor, CreditSpec
 
 READ_AGAIN_MS: Final = 1000
 UNLIMITED: Final = 1 << 40
+GATHER_SLOTS: Final = 32  # looked at in one go: a slice of a snapshot has a few hundred messages
 
 
 @final
@@ -257,7 +258,7 @@ class BodyReader(PublishingOnly):
     def _go_on_within(self, wanted: Gathering, end: i64) -> bool:
         """A bounded part of one range."""
         core = self._core
-        spans, following = core.journaled_from(wanted.at)
+        spans, following = core.journaled_from(wanted.at, GATHER_SLOTS)
         into = wanted.found[len(wanted.found) - 1]
         for first, count in spans:
             at: i64 = first
