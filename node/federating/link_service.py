@@ -359,7 +359,9 @@ class LinkService:
         broker = self._broker
         peers = broker.operating.peers
         members = peers.members()
-        draining = {each for each, load in broker.coordination.loads().items() if load.is_draining}
+        # By the definitions: beats of coordination would tell of it up to a second later.
+        nodes = broker.operating.cluster_snapshot.members()
+        draining = {each.id for each in nodes if each.draining}
         eligible = {each for each in members if each not in draining and peers.is_trusted(each)}
         eligible.discard(peers.member)
         if not broker.in_maintenance:

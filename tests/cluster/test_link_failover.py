@@ -3,7 +3,8 @@
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import pika
@@ -91,40 +92,88 @@ def shovelled(cluster: ClusterOfNodes, away: Node, queue: str) -> str:
     return eventually(lambda: running_on(first))
 
 
-@pytest.mark.parametrize("how", ["kill", "drain"])
-def test_a_shovel_moves_when_its_node_ends(away: Node, how: str) -> None:
-    queue = f"work-{how}"
+def pulled(cluster: ClusterOfNodes, away: Node, queue: str) -> str:
+    """Federate the queue with that of the other node; the node that runs the link."""
+    first = cluster.node(1)
+    down = Cluster(first)
+    down.channel().queue_declare(queue, durable=True, arguments=QUORUM)
+    down.close()
+    down.upstream("moving", away.url, reconnect_delay=0.1)
+    down.federate(f"^{queue}$", "queues", **{"federation-upstream": "moving"})
+    return eventually(lambda: linked_from(first))
+
+
+@dataclass(frozen=True)
+class Work:
+    """A shovel or link of the cluster, the only one."""
+
+    begin: Callable[[ClusterOfNodes, Node, str], str]
+    where: Callable[[Node], str]
+    component: str
+    connection: str  # its name at the other node begins like this
+
+
+WORK = {
+    "shovel": Work(shovelled, lambda node: running_on(node), "shovel", "Shovel moving"),
+    "link": Work(pulled, lambda node: linked_from(node), "federation-upstream", "Federation link"),
+}
+
+
+@pytest.fixture(scope="module")
+def three() -> Iterator[ClusterOfNodes]:
     with ClusterOfNodes(3) as cluster:
-        fill(away, queue, 0, 100)
-        name = shovelled(cluster, away, queue)
-        eventually(lambda: {running_on(node) for node in cluster.nodes} == {name})
-        begun = 100
-
-        def move() -> float:
-            nonlocal begun, name
-            left = name
-            other = cluster.node(cluster.number_of(left) % 3 + 1)
-            begun_s = time.monotonic()
-            ended(cluster, left, how)
-            eventually(lambda: running_on(other) not in ("", left))
-            took_s = time.monotonic() - begun_s
-            name = running_on(other)
-            fill(away, queue, begun, 100)
-            begun += 100
-            returned(cluster, left, how)
-            return took_s
-
-        within(MOVED_S * crowding(), move)
-        found = taken(cluster.node(cluster.number_of(name)), queue, begun)
-        assert sorted(set(found)) == list(range(begun))
-        eventually(
-            lambda: HttpApi(away.management_url).get(f"/queues/%2F/{queue}")["messages"] == 0
-        )
+        yield cluster
 
 
-def agreed(cluster: ClusterOfNodes) -> str:
-    """Name of the node that runs the only shovel, if all nodes say the same; else ""."""
-    names = {running_on(each) for each in cluster.nodes}
+@pytest.mark.parametrize("how", ["kill", "drain"])
+@pytest.mark.parametrize("what", ["shovel", "link"])
+def test_it_runs_on_one_node_and_moves_within_two_seconds_when_that_ends(
+    three: ClusterOfNodes, away: Node, what: str, how: str
+) -> None:
+    cluster, work, queue = three, WORK[what], f"{what}-{how}"
+    fill(away, queue, 0, 100)
+    name = work.begin(cluster, away, queue)
+    eventually(lambda: {work.where(node) for node in cluster.nodes} == {name})
+    begun = 100
+
+    def move() -> float:
+        nonlocal begun, name
+        left = name
+        other = cluster.node(cluster.number_of(left) % 3 + 1)
+        begun_s = time.monotonic()
+        ended(cluster, left, how)
+        eventually(lambda: work.where(other) not in ("", left))
+        took_s = time.monotonic() - begun_s
+        name = work.where(other)
+        fill(away, queue, begun, 100)
+        begun += 100
+        returned(cluster, left, how)
+        return took_s
+
+    within(MOVED_S * crowding(), move)
+    # A node that is back within ten seconds has its jobs again.
+    name = eventually(lambda: agreed(cluster, work.where))
+    source = HttpApi(away.management_url)
+    eventually(lambda: connections_of(source, work) == 1)
+    found = taken(cluster.node(cluster.number_of(name)), queue, begun)
+    assert sorted(set(found)) == list(range(begun))
+    eventually(lambda: source.get(f"/queues/%2F/{queue}")["messages"] == 0)
+    first = HttpApi(cluster.node(1).management_url)
+    first.delete(f"/parameters/{work.component}/%2F/moving")
+    first.delete(f"/queues/%2F/{queue}")
+    eventually(lambda: not first.get("/shovels") + first.get("/federation-links"))
+
+
+def connections_of(source: HttpApi, work: Work) -> int:
+    """How many connections at the other node are of such a shovel or link."""
+    rows = source.get("/connections")
+    names = [str(row["client_properties"].get("connection_name", "")) for row in rows]
+    return sum(name.startswith(work.connection) for name in names)
+
+
+def agreed(cluster: ClusterOfNodes, where: Callable[[Node], str]) -> str:
+    """Name of the node that runs the only shovel or link, if all nodes say the same; else ""."""
+    names = {where(each) for each in cluster.nodes}
     return names.pop() if len(names) == 1 else ""
 
 
@@ -144,7 +193,7 @@ def test_one_node_runs_the_shovel_after_its_node_was_halted(away: Node) -> None:
         eventually(lambda: running_on(other) not in ("", halted))
         fill(away, queue, 100, 100)
         node.resume()
-        eventually(lambda: agreed(cluster))
+        eventually(lambda: agreed(cluster, running_on))
         eventually(lambda: (row := source.get(place))["messages"] == 0 and row["consumers"] == 1)
         fill(away, queue, 200, 100)
         seen = Counter(taken(other, queue, 300))
@@ -153,7 +202,7 @@ def test_one_node_runs_the_shovel_after_its_node_was_halted(away: Node) -> None:
         repeats = seen.total() - 300 + int(rows.get(place)["messages_ready"])
         assert sorted(seen) == list(range(300))
         assert repeats <= 50, "more than what the halted consumer got came twice"
-        eventually(lambda: agreed(cluster))
+        eventually(lambda: agreed(cluster, running_on))
 
 
 PREFETCH = 100
