@@ -195,7 +195,7 @@ def test_an_imported_policy_is_checked_too(definition: object, text: str) -> Non
 UPSTREAM_KEYS = ("federation-upstream", "federation-upstream-set", "federation-upstream-pattern")
 
 
-@pytest.mark.parametrize(("one", "other"), combinations(UPSTREAM_KEYS, 2))
+@pytest.mark.parametrize(("one", "other"), list(combinations(UPSTREAM_KEYS, 2)))
 def test_policy_names_its_upstreams_in_one_way(one: str, other: str) -> None:
     assert fault({one: "u"}) is None
     assert fault({other: "u"}) is None
