@@ -9,9 +9,12 @@ classic queues, on-confirm, prefetch 1,000. A figure is the median of the rounds
     queue       a consumer at the downstream queue takes the backlog of the upstream queue
     shovel      from queue to queue over AMQP 0-9-1         shovel10    the same over AMQP 1.0
     exchange-slow, queue-slow, shovel-slow, shovel10-slow
-                the same through Toxiproxy, 50 ms in each direction; the bound is 10,000/s
+                the same through Toxiproxy, 50 ms in each direction; the bound is 10,000/s. Measured
+                without the start: from the first message seen, of `queue` from the second second on
     idle        CPU and memory of a downstream node with `--links` exchange links without messages
-    publish     p50 and p99 of confirms of 2,000 messages/s at the upstream, with and without a link
+    publish     p50 and p99 of confirms of 2,000 messages/s at the upstream: alone; with the work of
+                a link done by a plain client (a consumer at the upstream and a publisher of 2,000
+                messages/s at the downstream); with a link
 
 A part that lasts longer than `--limit` seconds ends there; its row says so on stderr.
 """
@@ -19,14 +22,18 @@ A part that lasts longer than `--limit` seconds ends there; its row says so on s
 import argparse
 import asyncio
 import json
+import os
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Final
+
+import psutil
 
 from bench.federation_sides import (
     RabbitSide,
@@ -59,6 +66,10 @@ class Pair:
     def __init__(self, up: Side, down: Side, options: argparse.Namespace) -> None:
         self.up, self.down, self.options = up, down, options
         self.link_port = up.port
+
+    @property
+    def is_slow(self) -> bool:
+        return self.link_port != self.up.port
 
     def uri(self, port: int, vhost: str = "/%2F") -> str:
         return f"amqp://guest:guest@127.0.0.1:{port}{vhost}"
@@ -192,11 +203,11 @@ def run_exchange(pair: Pair) -> Figures:
             publish(pair, pair.up.port, "k", "fanned"), stdout=subprocess.DEVNULL
         )
         try:
-            arrived(down, "arrivals", count, limit)
+            per_s = arrived(down, "arrivals", count, limit)
         finally:
             publisher.kill()
             publisher.wait()
-        return {"per_s": count / (time.monotonic() - begun_s)}
+        return {"per_s": per_s if pair.is_slow else count / (time.monotonic() - begun_s)}
     finally:
         unlinked(pair)
 
@@ -211,7 +222,8 @@ def run_queue(pair: Pair) -> Figures:
         words = ("--port", pair.down.port, "--queue", "federated", "--consumers", 1)
         more = ("--prefetch", 1000, "--ack", 100, "--consume-count", options.messages)
         ends = ("--duration", options.limit, "--linger", options.limit / 2)
-        answer = generated(bgen(*words, *more, *ends), options.limit + 10)
+        start = ("--warmup", 1) if pair.is_slow else ()
+        answer = generated(bgen(*words, *more, *ends, *start), options.limit + 10)
         if answer["received"] < options.messages:
             raise TooSlow(f"{answer['received']} of {options.messages} messages were consumed")
         return {"per_s": answer["sub_per_s"]}
@@ -294,22 +306,83 @@ def run_idle(pair: Pair) -> Figures:
     return found
 
 
+def declare_bound(port: int, queue: str) -> None:
+    """Declare a durable queue that is bound to the exchange `fanned`."""
+
+    async def work(management: amqp091.Management) -> None:
+        await management.declare_queue(queue)
+        await management.bind("fanned", queue=queue)
+
+    ask(port, work)
+
+
+@contextmanager
+def plain_client(pair: Pair) -> Iterator[None]:
+    """Do at both nodes what a link asks of them, by one process that is no broker."""
+    declare_bound(pair.up.port, "taken")
+    source = f"port={pair.up.port},sub=taken,prefetch={PREFETCH},ack=1"
+    target = f"port={pair.down.port},pub=k,window={PREFETCH}"
+    words = ("--conn", source, "--conn", target, "--exchange", "fanned", "--rate", PUBLISH_RATE)
+    more = ("--size", pair.options.size, "--duration", pair.options.limit)
+    client = subprocess.Popen(bgen(*words, *more), stdout=subprocess.DEVNULL)
+    try:
+        if pair.options.apart:
+            run_on(client.pid, os.sched_getaffinity(pair.down.pid()))
+        yield
+    finally:
+        client.kill()
+        client.wait()
+        ask(pair.up.port, lambda management: management.delete_queue("taken"))
+
+
+@contextmanager
+def link(pair: Pair) -> Iterator[None]:
+    linked(pair, "exchanges", "^fanned$")
+    try:
+        yield
+    finally:
+        unlinked(pair)
+
+
+@contextmanager
+def apart(pair: Pair) -> Iterator[None]:
+    """Leave the last CPU to the downstream node, and the others to the rest, as if the nodes ran
+    on two machines. They still share the disk."""
+    every = os.sched_getaffinity(0)
+    last = {max(every)}
+    placed = {os.getpid(): every - last, pair.up.pid(): every - last, pair.down.pid(): last}
+    for pid, cpus in placed.items():
+        run_on(pid, cpus)
+    try:
+        yield
+    finally:
+        for pid in placed:
+            run_on(pid, every)
+
+
+def run_on(pid: int, cpus: set[int]) -> None:
+    for thread in psutil.Process(pid).threads():
+        os.sched_setaffinity(thread.id, cpus)
+
+
 def run_publish(pair: Pair) -> Figures:
-    """Confirms of a paced publisher at the upstream while a link runs there, and without it."""
+    """Confirms of a paced publisher at the upstream: alone, beside a plain client, with a link."""
+    if pair.options.apart:
+        with apart(pair):
+            return confirms(pair)
+    return confirms(pair)
+
+
+def confirms(pair: Pair) -> Figures:
     found: Figures = {}
     for port in (pair.up.port, pair.down.port):
         declare_exchange(port, "arrivals")
     words = ("--port", pair.up.port, "--queue", "k", "--exchange", "fanned", "--producers", 1)
     more = ("--size", pair.options.size, "--rate", PUBLISH_RATE, "--window", 1000, "--warmup", 1)
     command = bgen(*words, *more, "--duration", pair.options.seconds + 1)
-    for name in ("alone", "linked"):
-        if name == "linked":
-            linked(pair, "exchanges", "^fanned$")
-        try:
+    for name, beside in (("alone", nullcontext), ("plain", plain_client), ("linked", link)):
+        with beside(pair):
             answer = generated(command, pair.options.limit)
-        finally:
-            if name == "linked":
-                unlinked(pair)
         found |= {f"{name}_p50_ms": answer["conf_ms"][0], f"{name}_p99_ms": answer["conf_ms"][1]}
     return found
 
@@ -378,7 +451,9 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--size", type=int, default=1024, help="bytes of a body")
     parser.add_argument("--links", type=int, default=1000, help="of the row idle")
     parser.add_argument("--idle-seconds", type=float, default=20.0, help="of the row idle")
-    parser.add_argument("--seconds", type=float, default=10.0, help="of the row publish, each half")
+    parser.add_argument("--seconds", type=float, default=10.0, help="of the row publish, each part")
+    text = "row publish: a CPU for the downstream node alone, as on another machine"
+    parser.add_argument("--apart", action="store_true", help=text)
     parser.add_argument("--limit", type=float, default=120.0, help="seconds for each part")
     parser.add_argument("--data", type=Path, help="folder on the disk to measure")
     options = parser.parse_args(arguments)
