@@ -1,7 +1,6 @@
 """Upstreams: runtime parameters `federation-upstream` and `federation-upstream-set`, and which of
 them a policy means."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -21,6 +20,7 @@ from federation.parameter_checks import (
 )
 from federation.shovel_parameters import ACK_MODES, ON_CONFIRM, PREFETCH_MAX, rates_of, uris_of
 from queues.definitions.arguments import brief_term
+from queues.definitions.expressions import compiled_or_none
 
 UPSTREAM: Final = "federation-upstream"
 UPSTREAM_SET: Final = "federation-upstream-set"
@@ -133,8 +133,9 @@ def meant(
         return _members(members, upstreams)
     pattern = definition.get(PATTERN)
     if isinstance(pattern, str):
-        found = [{"upstream": name} for name in upstreams if re.search(pattern, name)]
-        return _members(found, upstreams)
+        wanted = compiled_or_none(pattern)
+        found = [name for name in upstreams if wanted is not None and wanted.is_found_in(name)]
+        return _members([{"upstream": name} for name in found], upstreams)
     return []
 
 

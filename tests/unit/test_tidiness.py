@@ -258,6 +258,20 @@ def test_the_testing_package_imports_nothing_of_the_node() -> None:
     assert ours <= allowed
 
 
+def test_texts_of_users_are_no_expressions_of_an_engine_that_backtracks() -> None:
+    """`queues.definitions.expressions` is for them: module `re` gets expressions of ours alone."""
+    found = [
+        f"{relative(path)}:{call.lineno}"
+        for path in python_files(*PACKAGES)
+        for call in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(call, ast.Call)
+        and ast.unparse(call.func).startswith("re.")
+        and ast.unparse(call.func) != "re.escape"
+        and not isinstance(call.args[0], ast.Constant)
+    ]
+    assert found == []
+
+
 def test_no_compiled_module_lies_beside_its_source() -> None:
     found = [path for name in PACKAGES for path in (ROOT / name).rglob("*.so")]
     assert [relative(path) for path in found] == []
