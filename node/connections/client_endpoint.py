@@ -64,6 +64,7 @@ class ClientEndpoint:
         self.held = Held()
         self.reader = CreditActor(self.name, broker.channel_credit, self.mark, CONNECTION)
         self._login = LoginTask(broker.logins)
+        self._ticker: asyncio.TimerHandle | None = None  # with a short heartbeat interval
         self._is_opening = False  # it is asked whether the user may use the vhost
         self._marked = False
         self._writing_paused = False
@@ -78,6 +79,16 @@ class ClientEndpoint:
     def flush(self) -> None:
         """Send what the turn produced; judge whether to go on reading."""
         raise NotImplementedError
+
+    def tick(self, now_ms: int) -> None:
+        """Heartbeats and deadlines; called about once a second."""
+        raise NotImplementedError
+
+    def _tick_quickly(self, seconds: float) -> None:
+        """Tick more often than the node does, so that heartbeats leave at half their interval."""
+        if tick_or_abort(self, self.broker.monotonic_ms()):
+            loop = asyncio.get_running_loop()
+            self._ticker = loop.call_later(seconds, self._tick_quickly, seconds)
 
     def pause_writing(self) -> None:
         self._writing_paused = True
@@ -159,7 +170,6 @@ class AmqpEndpoint(ClientEndpoint):
         super().__init__(broker, transport, peer, here, tls, protocol)
         self.owns_queues = False
         self._output_held = False  # the answer to a close waits for the end of exclusive queues
-        self._ticker: asyncio.TimerHandle | None = None  # with a short heartbeat interval
 
     # What each version does by itself
 
@@ -230,12 +240,6 @@ class AmqpEndpoint(ClientEndpoint):
         if self._tick_core(now_ms) and self.transport.get_write_buffer_size() > 0:
             self.transport.abort()  # Who was not heard of for so long will not read that, either.
         self.mark()
-
-    def _tick_quickly(self, seconds: float) -> None:
-        """Tick more often than the node does, so that heartbeats leave at half their interval."""
-        if tick_or_abort(self, self.broker.monotonic_ms()):
-            loop = asyncio.get_running_loop()
-            self._ticker = loop.call_later(seconds, self._tick_quickly, seconds)
 
     def _go_on(self) -> None:
         """Handle what came behind a login or an open that is decided now."""

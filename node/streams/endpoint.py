@@ -43,6 +43,7 @@ MESSAGES_PER_TURN: Final = 4096  # published by one connection
 BYTES_PER_TURN: Final = 1 << 20
 OUTPUT_BYTES_MAX: Final = 512 << 10  # of chunks in one turn
 CLOSE_WAIT_MS: Final = 10_000
+QUICK_S: Final = 10  # a heartbeat interval below needs more ticks than the node gives
 
 
 class Traffic:
@@ -140,6 +141,8 @@ class StreamEndpoint(ClientEndpoint):
         self._lost = True
         self._end()
         self._login.cancel()
+        if self._ticker is not None:
+            self._ticker.cancel()
         self.reader.peer_down_everywhere()
         self.broker.connections.closed(self)
 
@@ -315,6 +318,8 @@ class StreamEndpoint(ClientEndpoint):
         self.is_open = True
         self._frames.frame_max = FRAME_MAX
         self.broker.connections.opened(self)
+        if 0 < self.heartbeat_s < QUICK_S:
+            self._tick_quickly(self.heartbeat_s / 4)
 
     def tuned(self, frame_max: int, heartbeat_s: int) -> None:
         """What the client says to our Tune; 0: no limit, no heartbeats."""

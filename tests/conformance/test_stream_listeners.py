@@ -178,8 +178,9 @@ def test_a_silent_client_is_cut_and_one_that_sends_heartbeats_is_not(
     beating: tuple[Node, int],
 ) -> None:
     node, port = beating
+    begun = time.monotonic()
     silent, lively = opened(port), opened(port)
-    begun, heard = time.monotonic(), {silent: 0, lively: 0}
+    heard = {silent: 0, lively: 0}
     is_open = {silent: True, lively: True}
     while is_open[silent] and is_open[lively]:
         assert time.monotonic() - begun < 30, "the silent client is not cut"
