@@ -30,6 +30,7 @@ from warren.wire.errors import ProtocolError
 
 if TYPE_CHECKING:
     from node.process_identity import ProcessIdentity
+    from node.resources.alarms import Alarms
     from node.turn import Turn
     from queues.definitions.metadata.machine import Metadata
 
@@ -51,6 +52,7 @@ class Hosts(Protocol):
 class Node(Protocol):
     """The broker, as copies need it."""
 
+    alarms: "Alarms"
     metadata: "Metadata"
     turn: "Turn"
     identity: "ProcessIdentity"

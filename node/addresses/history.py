@@ -17,6 +17,7 @@ from queues.definitions.broker_objects import Destination
 from queues.definitions.metadata.commands import Bind
 from queues.definitions.metadata.outcomes import Outcome, Refused
 from queues.definitions.retroactive import ring_name
+from warren.wire.errors import ReplyCode
 
 if TYPE_CHECKING:
     from node.addresses.copying import Copying, Node
@@ -32,10 +33,21 @@ class History:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def bind(self, command: Bind, propose: Callable[[Done], None], done: Done) -> bool:
-        """Copy and propose; `done` gets the outcome behind the copies."""
+        """Copy and propose; `done` gets the outcome behind the copies. During a resource alarm
+        nothing is copied, and so nothing bound: the binding is refused."""
         copying = self._copying(command)
         if copying is None:
             return False
+        if self._broker.alarms.is_set():
+            done(
+                Refused(
+                    ReplyCode.PRECONDITION_FAILED,
+                    f"queue '{command.destination}' in vhost '{command.vhost}' cannot get what "
+                    f"exchange '{command.source}' keeps: publishing is blocked by a resource "
+                    f"alarm: {self._broker.alarms.reason()}",
+                )
+            )
+            return True
         task = asyncio.get_running_loop().create_task(self._bind(copying, propose, done))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

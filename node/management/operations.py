@@ -104,6 +104,7 @@ class Operations(Protocol):
         """Move dead letters back to where they died, or elsewhere; none is lost.
 
         `told` hears how far it is. QueueGone, PeekFailed: there is no queue to take them from.
+        PublishersBlocked: a resource alarm is set.
         """
 
     def close_connections(self, vhost: str, user: str, reason: str) -> int:

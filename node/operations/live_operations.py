@@ -167,9 +167,7 @@ class LiveOperations:
     async def publish(
         self, vhost: str, exchange: str, routing_key: bytes, properties: bytes, payload: bytes
     ) -> bool:
-        if self._broker.alarms.is_set():
-            reason = self._broker.alarms.reason()
-            raise PublishersBlocked(f"publishing is blocked by a resource alarm: {reason}")
+        self._refuse_in_alarm()
         if self._broker.definitions.is_standby(vhost):
             raise PublishersBlocked(f"vhost '{vhost}' is a warm standby and is not promoted")
         data = build(exchange, routing_key, properties, payload)
@@ -307,7 +305,15 @@ class LiveOperations:
     async def redrive(
         self, queue: Queue, order: Order, permit: Permit, told: Told | None = None
     ) -> Redriven:
+        if not order.is_dry:
+            self._refuse_in_alarm()
         return await Redriver(self._broker, queue, order, permit, told).run()
+
+    def _refuse_in_alarm(self) -> None:
+        """PublishersBlocked: a resource alarm is set."""
+        if self._broker.alarms.is_set():
+            reason = self._broker.alarms.reason()
+            raise PublishersBlocked(f"publishing is blocked by a resource alarm: {reason}")
 
     def _end(self, session: OperatorSession) -> None:
         self._broker.turn.begin()

@@ -164,6 +164,8 @@ class Redriver:
         is_first = True
         try:
             while left > 0 and not pace.is_over():
+                if self._broker.alarms.is_set():
+                    break  # The rest stays: what is moved is written again.
                 taken, ready = await self._take(session, min(left, pace.slice))
                 if is_first:  # What comes in from now on is not looked at.
                     left = min(left, len(taken) + ready)

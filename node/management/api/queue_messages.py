@@ -20,7 +20,7 @@ from node.management.api.messages import payload_columns, queue_to_take
 from node.management.auditing import NOTED
 from node.management.bodies import Body, flag, name_in, query_flag, read_body, text, whole
 from node.management.changes import HttpActor, acting
-from node.management.operations import shown_properties
+from node.management.operations import PublishersBlocked, shown_properties
 from node.management.replies import ApiError, json_reply
 from node.operations.message_filter import PROPERTIES, MessageFilter
 from node.operations.operator_session import QueueGone
@@ -94,7 +94,7 @@ class Letters:
             return await self._watched(request, queue, order, permit)
         try:
             done = await self._context.operations.redrive(queue, order, permit)
-        except (PeekFailed, QueueGone) as error:
+        except (PeekFailed, PublishersBlocked, QueueGone) as error:
             raise ApiError(503, "unavailable", reason_of(error)) from error
         return json_reply(redriven_row(done))
 
@@ -123,7 +123,7 @@ class Letters:
         try:
             done = await self._context.operations.redrive(queue, order, permit, told)
             await tell({**redriven_row(done), "status": "ok"})
-        except (PeekFailed, QueueGone) as error:
+        except (PeekFailed, PublishersBlocked, QueueGone) as error:
             await tell({"error": "unavailable", "reason": reason_of(error)})
         except ConnectionError:
             return reply  # The caller no longer waits for it.
@@ -131,7 +131,7 @@ class Letters:
         return reply
 
 
-def reason_of(error: PeekFailed | QueueGone) -> str:
+def reason_of(error: PeekFailed | PublishersBlocked | QueueGone) -> str:
     return str(error) or "the queue is gone"
 
 
