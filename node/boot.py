@@ -345,7 +345,9 @@ class Node:
         """Accept clients, and print `ready`."""
         broker = self.broker
         await listeners.open()
-        front = ManagementFront(broker, self._keepers, listeners, links, self._stopping.set)
+        front = ManagementFront(
+            broker, self._keepers, listeners, links, self._stopping.set, self._fail
+        )
         management = front.bind()
         front.bind_apart()
         broker.begin_service()
@@ -629,7 +631,7 @@ class Node:
         self._process.end(EXIT_FAILED)
 
     def _fail(self, reason: str) -> None:
-        """The cluster does not have this node; the log has said so."""
+        """The node cannot go on; the log has said why."""
         self._status = EXIT_FAILED
         self._stopping.set()
 

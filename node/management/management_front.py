@@ -8,6 +8,7 @@ ports over when it is there.
 import asyncio
 import gc
 import importlib
+import logging
 import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from node.management.access import Context
     from node.management.rows.view import ListenerView
     from node.tls.keeper import TlsKeeper
+
+log = logging.getLogger("warren.management")
 
 BACKLOG: Final = 128
 HTTP: Final = "http"
@@ -57,10 +60,12 @@ class ManagementFront:
         listeners: "AmqpListeners",
         links: "LinkService",
         stop: Callable[[], None],
+        fail: Callable[[str], None],
     ) -> None:
-        """`stop` begins an orderly stop of the node."""
+        """`stop` begins an orderly stop of the node, `fail` one with an exit code that says so."""
         self._broker = broker
         self._stop = stop
+        self._fail = fail
         self._amqp = listeners
         self._links = links
         self._keepers = keepers
@@ -101,7 +106,14 @@ class ManagementFront:
 
     def start(self, build: str) -> None:
         """Serve the ports as soon as the library is there."""
-        self._task = asyncio.get_running_loop().create_task(self._serve(build))
+        self._task = asyncio.get_running_loop().create_task(self._serve_or_fail(build))
+
+    async def _serve_or_fail(self, build: str) -> None:
+        try:
+            await self._serve(build)
+        except Exception:
+            log.critical("the management ports cannot be served, the node stops", exc_info=True)
+            self._fail("no management")
 
     async def _serve(self, build: str) -> None:
         await asyncio.to_thread(importlib.import_module, "node.management.server")
