@@ -34,6 +34,16 @@ def node() -> Iterator[Node]:
         yield started
 
 
+def test_a_node_raises_its_limit_of_open_files_at_the_start() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1024, hard))
+    try:
+        with Node(name="limit") as node:
+            assert resource.prlimit(node.pid, resource.RLIMIT_NOFILE) == (hard, hard)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
 def test_idle_connections_take_no_descriptor_that_the_node_needs(node: Node) -> None:
     api = HttpApi(node.management_url)
     connection = pika.BlockingConnection(pika.URLParameters(node.url))

@@ -136,7 +136,10 @@ def test_connections_and_channels_are_told_when_they_come_and_go(channel: Any, n
     ]
     assert (headers["user"], headers["vhost"], headers["protocol"]) == ("guest", "/", "AMQP 0-9-1")
     assert headers["client_properties"]["connection_name"] == "me"
-    assert headers["auth_mechanism"] == "PLAIN"
+    assert (headers["auth_mechanism"], headers["ssl"]) == ("PLAIN", False)
+    assert (headers["host"], headers["port"]) == (node.host, node.port)
+    peer = f"{headers['peer_host']}:{headers['peer_port']}"
+    assert headers["name"] == f"{peer} -> {node.host}:{node.port}"
 
 
 def test_what_operators_change_is_told_with_who_did_it(channel: Any, api: HttpApi) -> None:

@@ -93,6 +93,25 @@ def test_an_export_of_rabbitmq_3_13_is_imported_whole_and_again(
         shared.delete(path)
 
 
+def test_what_has_no_effect_is_told_in_the_answer_in_the_log_and_on_the_queue(
+    node: Node, api: HttpApi
+) -> None:
+    policy = {"pattern": "^old$", "definition": {"max-length": 9, "queue-version": 2}}
+    file = {
+        "queues": [{"name": "old", **QUEUE}],
+        "policies": [{"name": "versions", "vhost": "v", "apply-to": "queues", **policy}],
+    }
+    (told,) = api.post("/definitions", file)["warnings"]
+    assert told.startswith("policy 'versions' in vhost 'v': 'queue-version' has no effect")
+    assert told in node.log()
+    assert api.get("/policies/v/versions")["warnings"] == [told]
+    row = api.get("/queues/v/old")
+    assert row["effective_policy_definition"] == {"max-length": 9}
+    assert "'queue-version' has no effect" in str(row["warnings"])
+    refusal = {**policy, "apply-to": "queues", "priority": 0}
+    assert api.refused("PUT", "/policies/v/versions", refusal)[0] == 400
+
+
 # Broken files
 
 

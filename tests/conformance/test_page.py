@@ -1,6 +1,7 @@
 """The management page in a real browser: its frame, its lists, queues, messages and connections."""
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote
@@ -391,6 +392,25 @@ def test_a_queue_is_made_looked_into_and_deleted(
     )
     page.get_by_role("button", name="Delete queue").click()
     page.get_by_role("heading", name="Queues", exact=True).wait_for()
+
+
+def test_what_empties_a_queue_is_not_offered_while_its_counts_are_unknown(
+    page: Any, base: str, channel: Any, name: str
+) -> None:
+    channel.queue_declare(name, exclusive=True)
+    show(page, base, address("queues", "/", name), f"Queue {name}")
+    page.get_by_role("button", name="Purge messages").wait_for()
+    page.get_by_role("button", name="Delete queue").wait_for()
+
+    def unknown(route: Any) -> None:
+        answer = route.fetch()
+        row = {**answer.json(), "counts_known": False, "messages": None, "messages_ready": None}
+        route.fulfill(response=answer, json=row)
+
+    page.route(re.compile(rf"/api/queues/%2F/{re.escape(name)}(\?|$)"), unknown)
+    page.get_by_text("unknown", exact=True).first.wait_for()
+    assert page.get_by_role("button", name="Purge messages").count() == 0
+    assert page.get_by_role("button", name="Delete queue").count() == 0
 
 
 def test_an_exchange_is_made_bound_published_to_and_deleted(

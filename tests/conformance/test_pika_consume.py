@@ -264,6 +264,18 @@ def test_queues_of_a_channel_share_its_prefetch(channel: Any, name: str) -> None
     assert min(len(inbox.messages) for inbox in inboxes) >= 80
 
 
+def test_consumers_of_one_queue_share_the_prefetch_of_their_channel(
+    channel: Any, queue: str
+) -> None:
+    publish_all(channel, queue, numbered(60))
+    channel.basic_qos(prefetch_count=10, global_qos=True)
+    inboxes = [Inbox(channel, queue) for _ in range(2)]
+    for number in range(1, 41):
+        settle_down(channel, lambda: sum(len(each.messages) for each in inboxes) >= number)  # noqa: B023
+        channel.basic_ack(number)
+    assert min(len(inbox.messages) for inbox in inboxes) >= 10
+
+
 def test_messages_that_were_got_do_not_count_against_the_prefetch_of_the_channel(
     channel: Any, queue: str
 ) -> None:

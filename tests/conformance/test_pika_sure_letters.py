@@ -18,6 +18,7 @@ from tests.conformance.broker import (
     wait_until_ready,
 )
 from tests.conformance.options import declare, exclusive_queue, onward, publish
+from tests.waiting import eventually
 from warren.testing import Node
 
 SURE = {"x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish"}
@@ -92,6 +93,27 @@ def test_a_full_target_gets_what_died_when_it_has_room(channel: Any, name: str) 
         channel.basic_ack(got.delivery_tag)
         found.append(got.body)
     assert sorted(found) == [b"0", b"1", b"2", b"3"]
+
+
+def test_a_purge_removes_what_is_dying(node: Node) -> None:
+    channel = connect(node)
+    declare(channel, "work", "quorum", SURE | {"x-dead-letter-exchange": "absent"})
+    publish_all(channel, "work", [b"1", b"2", b"3"])
+    reject_all(channel, "work", 3)
+
+    def dying() -> int:
+        return int(node.api("GET", "/api/queues/%2F/work")["messages_dlx"])
+
+    eventually(lambda: dying() == 3)
+    channel.queue_purge("work")
+    eventually(lambda: dying() == 0)
+    channel.exchange_declare("absent", "fanout")
+    channel.queue_declare("graves")
+    channel.queue_bind("graves", "absent")
+    publish(channel, "work", b"4")
+    reject_all(channel, "work", 1)
+    wait_until_ready(channel, "graves", 1)
+    assert drain(channel, "graves") == [b"4"]
 
 
 def test_a_node_that_is_killed_sends_what_was_dying(node: Node) -> None:

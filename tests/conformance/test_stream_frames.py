@@ -239,6 +239,16 @@ def test_a_silent_client_is_cut_before_its_login_takes_for_ever() -> None:
         assert Client(chosen).receive() is None
 
 
+def test_a_client_that_still_sends_reads_the_answer_to_its_close(client: Client) -> None:
+    client.open()
+    client.send(FrameWriter(codes.CLOSE).u32(3).u16(1).string("done"))
+    answer = client.receive()
+    assert answer is not None and (answer.key, answer.is_response) == (codes.CLOSE, True)
+    assert client.receive() is None
+    for _ in range(3):  # A reset would fail the second call at the latest.
+        client.socket.sendall(bytes(2_000_000))
+
+
 def test_frames_of_random_bytes_end_a_connection_and_no_more(port: int) -> None:
     from random import Random
 

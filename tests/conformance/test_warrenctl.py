@@ -330,4 +330,8 @@ def test_n_selects_the_node(ctl: Ctl, api: HttpApi) -> None:
 
 def test_a_limit_is_announced_as_it_was_given(ctl: Ctl, api: HttpApi) -> None:
     before = api.get("/nodes")[0]["mem_limit"]
-    assert "['" not in ctl("set_vm_memory_high_watermark", "absolute", str(before))
+    said = ctl("set_vm_memory_high_watermark", "absolute", str(before))
+    assert said == f"Setting memory threshold to absolute {before} ...\n"
+    said = ctl("set_vm_memory_high_watermark", "0")
+    assert said == "Setting memory threshold to 0 ...\n"
+    ctl("set_vm_memory_high_watermark", "absolute", str(before))

@@ -31,7 +31,7 @@ DECLARED = re.compile(r"^# (HELP|TYPE) (\S+) (.*)$", re.MULTILINE)
 def queue(uid: int, vhost: str = "/", kind: str = "classic", ready: int = 1) -> QueueSample:
     return QueueSample(
         uid, vhost, f"q{uid}", kind, ready=ready, unacked=1, bytes=10, unacked_bytes=4,
-        consumers=2, capacity=0.5, published=7, delivered=3, head_seq=1, next_seq=9,
+        persistent=1, consumers=2, capacity=0.5, published=7, delivered=3, head_seq=1, next_seq=9,
     )  # fmt: skip
 
 
@@ -96,6 +96,7 @@ def test_sums_are_told_under_rabbitmqs_names() -> None:
         assert found["rabbitmq_queue_consumers"] == 6
         assert found["rabbitmq_queue_messages_ready_bytes"] == 18
         assert found["rabbitmq_queue_messages_unacked_bytes"] == 12
+        assert found["rabbitmq_queue_messages_persistent"] == 3
         assert found["rabbitmq_queue_messages_published_total"] == 21
         assert found["rabbitmq_raft_term"] == found["rabbitmq_raft_term_total"] == 7
         assert found["rabbitmq_raft_log_last_applied_index"] == 21
