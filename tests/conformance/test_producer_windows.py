@@ -123,11 +123,11 @@ def test_publishers_exceed_the_limit_of_an_address_by_no_more_than_their_windows
 
 
 @KINDS
-def test_a_producer_alone_never_gets_more_credit_than_its_address_has_room_for(
+def test_a_producer_is_never_granted_more_at_once_than_the_size_of_its_address(
     node: Node, api: HttpApi, name: str, kind: str
 ) -> None:
-    """However large the window is that it asks for. It exceeds the limit by a message that it sends
-    with nothing else under way, and by what queues store beside each message: 5 % here."""
+    """However large the window is that it asks for. Alone it exceeds the limit by one such window
+    at most, and by what queues store beside each message: 5 % here."""
     limit = 50_000
 
     async def test(connection: Connection) -> None:
@@ -138,7 +138,7 @@ def test_a_producer_alone_never_gets_more_credit_than_its_address_has_room_for(
         sent = asyncio.ensure_future(publisher.publish_many([Message(BODY)] * 300))
         await until(lambda: row(api, name)["blocked_publishers"] == 1)
         found = row(api, name)
-        assert limit <= found["bytes"] <= limit * 1.05 + len(BODY) + 100
+        assert limit <= found["bytes"] <= 2 * limit * 1.05 + len(BODY)
         assert found["granted_bytes"] <= limit
         consumer = await connection.consumer(address)
         for _ in range(300):
