@@ -1,11 +1,13 @@
 """Which upstreams a policy means, and what the link to one of them is like."""
 
+from collections.abc import Mapping
+
 import pytest
 
 from federation.upstreams import EXCHANGE, QUEUE, link_config, meant
 from queues.definitions.arguments import encode_arguments
 
-UPSTREAMS = {
+UPSTREAMS: Mapping[str, Mapping[str, object]] = {
     "paris": {"uri": "amqp://paris", "prefetch-count": 10},
     "lyon": {"uri": "amqp://lyon"},
 }
