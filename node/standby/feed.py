@@ -11,6 +11,7 @@ again after their node has restarted: then the epoch is another one, and digests
 message is still the same.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import astuple
 from hashlib import blake2b
@@ -113,8 +114,9 @@ class Feed:
             raise FeedFailed(f"node {name}, which leads the queue: {error}") from error
 
     async def _asked_state(self, asker: int, about: Any) -> AsyncIterator[object]:
-        for uid in about:
-            if not self._broker.operating.is_led_here(uid):
+        leads = [self._leads(uid) for uid in about]  # Their groups ask the others together.
+        for uid, is_sure in zip(about, leads, strict=True):
+            if not await is_sure or not self._broker.operating.is_led_here(uid):
                 yield uid, 0, [], "the queue has no leader now", []
                 continue
             queue = self._broker.metadata.queue(uid)
@@ -128,6 +130,26 @@ class Feed:
                 yield uid, self._epoch(None), [], "", []
             else:
                 yield uid, self._epoch(core), live_runs(core), "", []
+
+    def _leads(self, uid: int) -> "asyncio.Future[bool]":
+        """Whether this node leads the queue, as a majority of its members says, and has applied all
+        that is committed. A leader that is cut off lacks what the next one confirms."""
+        found: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+        def answered(is_sure: bool) -> None:
+            if not found.done():
+                found.set_result(is_sure)
+
+        group = self._broker.raft.group(uid)
+        if not self._broker.operating.is_led_here(uid):
+            found.set_result(False)
+        elif group is None or group.mirror_owner is not None:
+            found.set_result(True)
+        else:
+            self._broker.turn.begin()
+            if group.barrier(answered) is not None:
+                found.set_result(False)
+        return found
 
     def _epoch(self, core: QueueCore | None) -> int:
         if core is not None and core.quorum:
