@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from tests.sim.federation import test_links, test_standby
+from tests.sim.federation import test_links, test_standby, test_standby_of_cluster
 from tests.sim.federation.virtual_time import played
 
 SEEDS = (1, 3)
@@ -19,10 +19,12 @@ CHILD_SECONDS = 120
 def trace_of(what: str, seed: int) -> int:
     if what == "standby":
         return played(test_standby.lived(seed))
+    if what == "cluster":
+        return played(test_standby_of_cluster.lived(seed))
     return played(test_links.moved(seed, "queue-length", test_links.COUNT))
 
 
-@pytest.mark.parametrize("what", ["links", "standby"])
+@pytest.mark.parametrize("what", ["links", "standby", "cluster"])
 def test_seed_gives_the_same_run_in_another_process(what: str) -> None:
     """The other process has another order of hashes, and has run nothing before."""
     words = (sys.executable, "-m", __spec__.name, what, *map(str, SEEDS))

@@ -7,6 +7,7 @@ At the end all is well again: then everything that was confirmed and not settled
 nothing is left of the rest.
 """
 
+from collections.abc import Callable
 from random import Random
 from typing import Final
 from zlib import crc32
@@ -54,12 +55,15 @@ class GroupWorld:
         founders: int | None = None,
         mirrored: bool = False,
         snapshots: tuple[int, int] | None = None,
+        stored: Callable[[bytes], bytes] = bytes,
     ) -> None:
         """`buries`: some messages die, and are kept until their dead letters are safe.
 
         `founders`: how many of the `count` nodes have a member at first; None: all. `mirrored`: it
         is a mirrored queue. `snapshots`: after how many entries, and with which rest in ms.
+        `stored`: what is published for a payload.
         """
+        self._stored = stored
         self.random = Random(seed)
         self.snapshots = snapshots
         self.buries = buries
@@ -402,7 +406,8 @@ class GroupWorld:
         found = []
         for _ in range(self.random.choice((1, 1, 2, 5))):
             self.published += 1
-            found.append(b"message %d " % self.published + bytes(self.random.choice((0, 20, 300))))
+            payload = b"message %d " % self.published + bytes(self.random.choice((0, 20, 300)))
+            found.append(self._stored(payload))
         return found
 
     # The end

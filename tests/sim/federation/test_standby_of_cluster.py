@@ -1,0 +1,224 @@
+"""Warm standbys of a cluster whose nodes die and whose leaders move: what the promotion leaves.
+
+All that the cluster had confirmed when the last whole pass began is there, once and in order, but
+for what was accepted; nothing is there that had been settled by then. Other seeds:
+`WARREN_SIM_SEEDS=first:last`.
+"""
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from random import Random
+from typing import Any, cast
+
+import pytest
+
+from node.standby.feed import FeedFailed
+from node.standby.primary_client import PrimaryClient, PrimaryFailed
+from node.standby.replica import Replica
+from node.standby.stored_runs import StoredRun
+from tests.sim.federation.cluster_primary import NAME, QUEUE, STEP_S, ClusterPrimary, Site, body_of
+from tests.sim.federation.standby_passes import Passes
+from tests.sim.federation.standby_world import CONFIG, Side, contents
+from tests.sim.federation.virtual_time import played
+
+FIRST, _, LAST = os.environ.get("WARREN_SIM_SEEDS", "0:8").partition(":")
+
+
+@dataclass(slots=True)
+class Mark:
+    confirmed: set[bytes]  # and not accepted
+    settled: set[bytes]
+
+
+class World:
+    """The cluster and its standby."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)
+        self.primary = ClusterPrimary(seed, self.random)
+        self.standby = Side(self.random)
+        self.passes: Passes[Mark] = Passes()
+        self.breaks = True
+        self.replica: Replica
+        self._task: asyncio.Task[None]
+        self.follow()
+
+    def follow(self) -> None:
+        self.replica = Replica(
+            self.standby.node.broker,
+            CONFIG,
+            self._copy_definitions,
+            lambda config: cast(PrimaryClient, Link(self)),
+            asyncio.get_running_loop().time,
+            self.random.random,
+        )
+        self._task = asyncio.ensure_future(self.replica.run())
+
+    async def _copy_definitions(self, vhost: str, wanted: dict[str, Any]) -> None:
+        if self.standby.node.broker.definitions.queue("/", NAME) is None:
+            self.standby.declare(NAME)
+
+    @property
+    def is_running(self) -> bool:
+        return self.replica.row()["state"] == "running"
+
+    async def step(self) -> None:
+        self.primary.group.run(self.random.randint(1, 8))
+        self.standby.step()
+        await asyncio.sleep(STEP_S)
+
+    def pass_begins(self) -> None:
+        primary = self.primary
+        self.passes.begins(self.is_running, Mark(primary.confirmed(), primary.settled()))
+
+    def pass_is_seen_whole(self) -> bool:
+        return self.passes.is_seen_whole(self.is_running)
+
+    async def crash_standby(self) -> None:
+        self.pass_is_seen_whole()
+        self.standby.crash()
+        await self._stop()
+        self.passes.begun = None
+        for _ in range(self.random.randint(0, 100)):
+            await self.step()
+        self.standby.start()
+        self.follow()
+
+    async def _stop(self) -> None:
+        self._task.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._task
+
+    async def promote(self) -> None:
+        self.pass_is_seen_whole()
+        await self._stop()
+        self.replica.release(True)
+        self.standby.node.runner.settle()
+        self.standby.node.run_loop()
+        promised = self.passes.promised
+        if promised is None:
+            return
+        found = [body_of(each) for each in await contents(self, NAME)]
+        lost = promised.confirmed - self.primary.accepted() - set(found)
+        assert not lost, f"lost beyond the recovery point: {sorted(lost)[:9]}"
+        back = promised.settled & set(found)
+        assert not back, f"settled before the recovery point: {sorted(back)[:9]}"
+        assert len(found) == len(set(found)), "twice"
+        known = self.primary.numbers()
+        numbers = [known[each] for each in found if each in known]
+        assert numbers == sorted(numbers), "out of order"
+
+
+class Link:
+    """Keeps the methods of `PrimaryClient`: each question goes to a node that is up, and may be
+    late or lost, as may its answer."""
+
+    shown = "http://primary"
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    async def definitions(self, known: bytes) -> tuple[bytes, dict[str, Any] | None]:
+        digest = b"1"
+        await self._asked(nothing)
+        return digest, None if known == digest else {}
+
+    async def state(self, known: dict[str, bytes]) -> list[Any]:
+        self._world.pass_begins()
+        vhost = self._world.primary.vhost
+        return list(await self._asked(lambda site: site.feed.state(vhost, known)))
+
+    async def messages(self, uid: int, runs: list[tuple[int, int]]) -> list[StoredRun]:
+        rows = await self._asked(lambda site: site.feed.messages(QUEUE, runs))
+        return [StoredRun(*each) for each in rows]
+
+    async def digests(self, uid: int, runs: list[tuple[int, int]]) -> dict[int, bytes]:
+        return dict(await self._asked(lambda site: site.feed.digests(QUEUE, runs)))
+
+    async def close(self) -> None:
+        return
+
+    async def _asked(self, ask: Callable[[Site], Awaitable[Any]]) -> Any:
+        sites = self._world.primary.sites()
+        if not sites:
+            raise PrimaryFailed("all nodes are down")
+        site = self._world.random.choice(sites)
+        await self._travel()
+        answer = asyncio.ensure_future(ask(site))
+        while not answer.done():
+            await asyncio.wait([answer], timeout=STEP_S)
+            if not site.node.is_alive():
+                answer.cancel()
+                raise PrimaryFailed("the node went down")
+        try:
+            found = answer.result()
+        except FeedFailed as error:
+            raise PrimaryFailed(str(error)) from error
+        await self._travel()
+        return found
+
+    async def _travel(self) -> None:
+        await self._world.primary.travel()
+        if self._world.breaks and self._world.random.random() < 0.03:
+            raise PrimaryFailed("the link is broken")
+
+
+async def nothing(site: Site) -> None:
+    """The link carries the question and its answer."""
+
+
+async def lived(seed: int) -> None:
+    world = World(seed)
+    dice = world.random
+    for _ in range(dice.randint(200, 1_500)):
+        await world.step()
+        is_whole_now = world.pass_is_seen_whole()
+        if dice.random() < (0.2 if is_whole_now else 0.002):
+            await world.crash_standby()
+    if dice.random() < 0.3:
+        world.breaks = False
+        world.primary.group.calm_down()
+        passes = world.passes.count
+        for _ in range(20_000):
+            await world.step()
+            if world.passes.count > passes + 1:
+                break
+        assert world.passes.count > passes + 1, f"no whole pass: {world.replica.row()}"
+    await world.promote()
+
+
+@pytest.mark.parametrize("seed", range(int(FIRST), int(LAST)))
+def test_promoted_standby_has_what_the_cluster_had_confirmed(seed: int) -> None:
+    played(lived(seed))
+
+
+def test_leader_that_was_halted_does_not_answer_after_another_one_was_elected() -> None:
+    """It lacks what the next leader has confirmed, and does not know of it yet."""
+
+    async def halted() -> None:
+        primary = ClusterPrimary(1, Random(1))
+        group = primary.group
+        old = group.find_leader()
+        assert old is not None
+        others = [each for each in group.alive() if each is not old]
+        group.wires.cut = {(old.number, each.number) for each in others}
+        while group.find_leader() is old:
+            group.pass_time()
+            group.wires.deliver()
+            for each in others:
+                each.run(5)
+        site = primary.site(old.number)
+        assert site is not None
+        assert site.is_led_here(QUEUE.uid), "it believes that it leads"
+        asked = asyncio.ensure_future(site.feed.state(primary.vhost, {}))
+        while not asked.done():
+            await asyncio.sleep(STEP_S)
+            group.pass_time()
+            old.run(5)
+        ((_, _, _, _, runs, fault, _),) = asked.result()
+        assert (runs, fault) == (None, "the queue has no leader now")
+
+    played(halted())
