@@ -576,6 +576,20 @@ def test_a_budget_stops_the_writing() -> None:
     assert session.has_work()
 
 
+def test_what_a_conversion_cost_is_taken_from_the_budget_once() -> None:
+    raw = running(window=100_000)
+    link = consumer(raw, 10_000)
+    session = session_of(raw)
+    for _ in range(5):
+        run = run_of([MESSAGE] * 3)
+        run.cost = 4_000
+        session.offer(link, run)
+    session.write(AllThere(), 10_000)
+    assert len(raw.answers()) == 9  # Three runs: the third one goes beyond the budget.
+    session.write(AllThere(), 10_000)
+    assert len(raw.answers()) == 6
+
+
 def test_an_aborted_message_is_dropped_and_the_next_one_counts() -> None:
     raw = running()
     raw.attach(0, SENDER)
