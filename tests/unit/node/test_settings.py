@@ -559,3 +559,11 @@ def test_the_configuration_is_shown_without_its_secrets(tmp_path: Path) -> None:
     assert (tls["password"], tls["certfile"], tls["keyfile"]) == (HIDDEN, "/etc/c.pem", None)
     assert load().listeners.amqp == Address("0.0.0.0", 5672)
     assert shown(load().listeners)["amqp"] == "0.0.0.0:5672"
+
+
+def test_settings_are_printed_without_secrets() -> None:
+    config = load(sets=("default_pass=hunter2", "auth_ldap.bind_password=hunter2"))
+
+    assert config.default_pass == "hunter2"
+    assert "hunter2" not in repr(config)
+    assert "hunter2" not in repr(config.auth_ldap)
