@@ -2,7 +2,7 @@
 
 A client that asks for a window gets a limit: the bytes of messages that it may have sent since its
 link was attached. The limit is `size` beyond what the broker has answered for, and not beyond what
-the address still takes: one client alone never exceeds the limit of an address. A client whose
+the address still takes. A client whose
 limit is reached may send one message when nothing of it is under way. Link credit counts messages,
 so for other clients the window becomes as many messages as fit, of the size they had.
 """
