@@ -152,8 +152,8 @@ def test_a_table_of_ten_thousand_fields_is_taken(broker: Broker) -> None:
         assert wide.read().payload == b"ok"
 
 
-def get(queue: str) -> bytes:
-    return method(1, raw.BASIC_GET, b"\x00\x00" + short(queue) + b"\x01")
+def get(queue: str, no_ack: bool = True) -> bytes:
+    return method(1, raw.BASIC_GET, b"\x00\x00" + short(queue) + bytes([no_ack]))
 
 
 def test_a_body_far_over_the_limit_is_refused_by_its_header(own_broker: Broker) -> None:
@@ -402,12 +402,34 @@ def test_a_get_in_one_write_with_a_publish_takes_nothing_from_a_waiting_consumer
     with client(broker) as both:
         both.send(raw.declare(1, QUEUE)).expect(raw.QUEUE_DECLARE_OK)
         both.send(raw.consume(1, QUEUE, "tag", 2)).expect(raw.BASIC_CONSUME_OK)
-        get = raw.method(1, (60, 70), b"\x00\x00" + raw.short(QUEUE) + b"\x01")
-        both.send(raw.publish_method(1, "", QUEUE) + content + get)
+        both.send(raw.publish_method(1, "", QUEUE) + content + get(QUEUE))
         found = [both.read() for _ in range(4)]
         methods = {frame.method for frame in found if frame.kind == 1}
         assert methods == {(60, 60), (60, 72)}  # deliver with its content, and get-empty
         both.send(raw.delete(1, QUEUE)).expect((50, 41))
+
+
+@pytest.mark.parametrize("kind", ["classic", "quorum"])
+def test_a_get_in_one_write_with_a_requeue_sees_the_queue_within_its_length(
+    broker: Broker, name: str, kind: str
+) -> None:
+    table = short("x-max-length") + b"I" + (1).to_bytes(4, "big")
+    table += short("x-queue-type") + b"S" + long(kind.encode())
+    with client(broker) as both:
+        both.send(raw.declare(1, name, 2, table)).expect(raw.QUEUE_DECLARE_OK)
+        both.send(raw.publish(1, "", name, b"first"), get(name, no_ack=False))
+        assert both.expect(raw.BASIC_GET_OK).arguments[:8] == (1).to_bytes(8, "big")
+        for _ in range(2):
+            both.read()  # its content
+        both.send(raw.publish(1, "", name, b"second"))
+        # The first message is requeued at the head of a queue that is full, and dropped from there.
+        nack = method(1, (60, 120), (1).to_bytes(8, "big") + b"\x02")
+        both.send(nack + get(name))
+        found = both.expect(raw.BASIC_GET_OK)
+        assert found.arguments[-4:] == bytes(4)  # messages left
+        both.read()
+        assert both.read().payload == b"second"
+        both.send(raw.delete(1, name)).expect(raw.QUEUE_DELETE_OK)
 
 
 def test_a_stopped_client_that_has_not_read_all_keeps_its_queues_no_longer(
