@@ -171,6 +171,17 @@ COMPILED_SELDOM = {
     "queues/machine/time_and_leadership.py",
     "warren/storage/files.py",
     "warren/storage/recall.py",
+    "warren/storage/pages.py",
+    "queues/machine/message_groups.py",
+    "queues/machine/last_values.py",
+    "queues/dead_lettering/dead_letter_schedule.py",
+    "queues/hosts/delay_log.py",
+    "queues/hosts/id_log.py",
+    "queues/hosts/sweeping.py",
+    "queues/bodies/paging.py",
+    "queues/dead_lettering/dead_letter_reads.py",
+    "queues/machine/leaving.py",
+    "queues/hosts/session_users.py",
 }
 
 COMPILED = [

@@ -10,6 +10,7 @@ from typing import Self
 from tests.cluster.peer_nodes import CLUSTER_ID, LOOPBACK, SECRET, free_port
 
 MAGIC = b"WARRENPL"
+HEAD_BYTES = 16
 HELLO_BYTES = 104
 PROOF_BYTES = 48
 VERDICT_WRONG_PROOF = 2

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import struct
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
@@ -17,6 +18,7 @@ from tests.cluster.peer_nodes import (
     run,
 )
 from tests.cluster.raw_peer import (
+    HEAD_BYTES,
     HELLO_BYTES,
     PROOF_BYTES,
     VERDICT_WRONG_PROOF,
@@ -131,12 +133,12 @@ def test_a_member_of_the_wrong_kind_is_refused_with_a_proven_reason(
 
 def test_another_version_is_refused_before_the_proof(caplog: pytest.LogCaptureFixture) -> None:
     async def story() -> None:
-        async with Member(identity(2)) as two, RawPeer(two.port, versions=(2, 3)) as stranger:
+        async with Member(identity(2)) as two, RawPeer(two.port, versions=(3, 4)) as stranger:
             stranger.send(stranger.hello())
             refusal = await stranger.read(PROOF_BYTES)
-            assert refusal == head(2, VERSION, versions=(1, 1)) + bytes(32)
+            assert refusal == head(2, VERSION, versions=(1, 2)) + bytes(32)
             assert await stranger.rest() == b""
-            assert len(told(caplog, "it speaks 2 to 3")) == 1
+            assert len(told(caplog, "it speaks 3 to 4")) == 1
 
     run(story())
 
@@ -267,6 +269,9 @@ async def answering(
 
 def test_what_a_node_says_sent_back_to_it_is_refused() -> None:
     async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        hello = await reader.readexactly(HELLO_BYTES)
+        versions = slice(HEAD_BYTES - 4, HEAD_BYTES)  # An answer has chosen one of them.
+        writer.write(hello[: versions.start] + struct.pack("<HH", 1, 1) + hello[versions.stop :])
         while data := await reader.read(4096):
             writer.write(data)
         writer.close()
