@@ -3,55 +3,42 @@
 // A view is {title, element, everyMs, refresh(), leave?()}. While it is shown and the tab is seen,
 // `refresh` is called again and again, `everyMs` after its last end, or as often as the user has
 // chosen; 0: once. What else is chosen in a view is in the address (`choices.js`).
+//
+// A view's file is loaded when it is first needed, so that the first view waits for few files; the
+// others follow once it is there, so that they need no node any more.
 
 import { forgetReads, get, isLoggedIn, logIn, logOut, watchEnd, watchStale } from "./api.js";
-import { addresses } from "./addresses.js";
-import { admin } from "./admin.js";
 import { forgetAlarms, lookForAlarms } from "./alarms.js";
-import { channel, channels } from "./channels.js";
 import { EVERY, RANGE, VHOST, here } from "./choices.js";
-import { cluster } from "./cluster.js";
-import { connection, connections } from "./connections.js";
 import { controls, dress, everyMs } from "./controls.js";
 import { h, link, note } from "./dom.js";
-import { events } from "./events.js";
-import { exchange, exchanges } from "./exchanges.js";
-import { flow } from "./flow.js";
 import { field, form, input } from "./forms.js";
-import { letters } from "./letters.js";
-import { links } from "./links.js";
-import { node } from "./node.js";
-import { overview } from "./overview.js";
-import { user, vhost } from "./owners.js";
-import { queue } from "./queue.js";
-import { queues } from "./queues.js";
-import { reference } from "./reference.js";
-import { streams } from "./streams.js";
 import { callerName, may, setCaller } from "./session.js";
 
+// What an address behind # shows: the file with the view, and the view's name in it.
 const ROUTES = [
-  [/^\/?$/, overview],
-  [/^\/connections$/, connections],
-  [/^\/connections\/([^/]+)$/, connection],
-  [/^\/channels$/, channels],
-  [/^\/channels\/([^/]+)$/, channel],
-  [/^\/exchanges$/, exchanges],
-  [/^\/exchanges\/([^/]+)\/([^/]+)$/, exchange],
-  [/^\/queues$/, queues],
-  [/^\/queues\/([^/]+)\/([^/]+)$/, queue],
-  [/^\/queues\/([^/]+)\/([^/]+)\/letters$/, letters],
-  [/^\/addresses$/, addresses],
-  [/^\/streams$/, streams],
-  [/^\/links$/, links],
-  [/^\/cluster$/, cluster],
-  [/^\/nodes\/([^/]+)$/, node],
-  [/^\/users\/([^/]+)$/, user],
-  [/^\/vhosts\/([^/]+)$/, vhost],
-  [/^\/flow$/, flow],
-  [/^\/events$/, events],
-  [/^\/api$/, reference],
-  [/^\/admin$/, admin],
-  [/^\/admin\/([a-z]+)$/, admin],
+  [/^\/?$/, "overview", "overview"],
+  [/^\/connections$/, "connections", "connections"],
+  [/^\/connections\/([^/]+)$/, "connections", "connection"],
+  [/^\/channels$/, "channels", "channels"],
+  [/^\/channels\/([^/]+)$/, "channels", "channel"],
+  [/^\/exchanges$/, "exchanges", "exchanges"],
+  [/^\/exchanges\/([^/]+)\/([^/]+)$/, "exchanges", "exchange"],
+  [/^\/queues$/, "queues", "queues"],
+  [/^\/queues\/([^/]+)\/([^/]+)$/, "queue", "queue"],
+  [/^\/queues\/([^/]+)\/([^/]+)\/letters$/, "letters", "letters"],
+  [/^\/addresses$/, "addresses", "addresses"],
+  [/^\/streams$/, "streams", "streams"],
+  [/^\/links$/, "links", "links"],
+  [/^\/cluster$/, "cluster", "cluster"],
+  [/^\/nodes\/([^/]+)$/, "node", "node"],
+  [/^\/users\/([^/]+)$/, "owners", "user"],
+  [/^\/vhosts\/([^/]+)$/, "owners", "vhost"],
+  [/^\/flow$/, "flow", "flow"],
+  [/^\/events$/, "events", "events"],
+  [/^\/api$/, "reference", "reference"],
+  [/^\/admin$/, "admin", "admin"],
+  [/^\/admin\/([a-z]+)$/, "admin", "admin"],
 ];
 const LINKS = [
   ["Overview", "#/"],
@@ -69,6 +56,7 @@ const LINKS = [
   ["Admin", "#/admin", may.setPolicies],
 ];
 const AGAIN_MS = 3000; // after a fault, where a view is else not renewed
+const OTHERS_MS = 500; // after the first view, until the files of the others are loaded
 const ALARMS_MS = 5000; // between two looks at what is wrong with nodes
 const PART_OF = { nodes: "cluster", users: "admin", vhosts: "admin" };
 
@@ -83,8 +71,10 @@ let timer = 0;
 let alarmTimer = 0;
 let renewing = null; // the view whose refresh is under way
 let isKnown = false; // who is logged in
+let areLoaded = false; // the files of all views, or that has begun
+let visits = 0; // addresses that were gone to
 
-function navigate() {
+async function navigate() {
   clearTimeout(timer);
   leaveView();
   if (!isLoggedIn() || !isKnown) {
@@ -92,36 +82,63 @@ function navigate() {
     return;
   }
   const { where } = here();
+  const visit = visits;
   for (const kept of [VHOST, EVERY, RANGE]) kept.adopt();
-  view = viewAt(where);
+  content.setAttribute("aria-busy", "true"); // until there is something to see
+  const made = await viewAt(where);
+  if (visit !== visits) return; // another address was gone to meanwhile
+  view = made;
   document.title = `${view.title} - Warren`;
   content.replaceChildren(view.element);
   content.focus({ preventScroll: true });
   scrollTo(0, 0);
   frame(where);
-  content.setAttribute("aria-busy", "true"); // until there is something to see
   renew(view);
 }
 
 function leaveView() {
+  visits += 1;
   if (view && view.leave) view.leave();
   view = null;
   forgetReads();
   banner.replaceChildren();
 }
 
-function viewAt(where) {
-  for (const [pattern, make] of ROUTES) {
+/** The route of an address, and what its pattern found; null: there is no such page. */
+function routeOf(where) {
+  for (const [pattern, file, name] of ROUTES) {
     const found = pattern.exec(where);
     if (!found) continue;
     try {
-      return make(...found.slice(1).map(decodeURIComponent));
+      return { file, name, parts: found.slice(1).map(decodeURIComponent) };
     } catch (error) {
       if (!(error instanceof URIError)) throw error;
     }
   }
-  const element = h("div", {}, h("h1", {}, "There is no such page"), link("Overview", "#/"));
-  return { title: "No such page", element, everyMs: 0, refresh: async () => {} };
+  return null;
+}
+
+async function viewAt(where) {
+  const route = routeOf(where);
+  if (!route) return message("There is no such page");
+  const file = await load(route.file).catch((error) => console.error(error));
+  return file ? file[route.name](...route.parts) : message("The page is not complete: reload it");
+}
+
+const load = (file) => import(`./${file}.js`);
+
+/** Begin to load; `viewAt` says what was wrong, once the view is asked for. */
+const loadAhead = (file) => load(file).catch(() => null);
+
+function loadOthers() {
+  areLoaded = true;
+  for (const [, file] of ROUTES) loadAhead(file);
+}
+
+/** A view that says one thing. */
+function message(said) {
+  const element = h("div", {}, h("h1", {}, said), link("Overview", "#/"));
+  return { title: said, element, everyMs: 0, refresh: async () => {} };
 }
 
 function frame(where) {
@@ -150,6 +167,7 @@ async function renew(of) {
   } finally {
     if (renewing === of) renewing = null;
     if (of === view) content.removeAttribute("aria-busy");
+    if (!areLoaded) setTimeout(loadOthers, OTHERS_MS);
   }
   if (of === view && waitMs && !document.hidden) timer = setTimeout(() => renew(of), waitMs);
 }
@@ -201,6 +219,8 @@ async function start() {
     showLogin();
     return;
   }
+  const route = routeOf(here().where);
+  if (route) loadAhead(route.file);
   try {
     setCaller(await get("whoami"));
     isKnown = true;
