@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
-from node.amqp10.locality import Hints, hints_of, with_activity
+from node.amqp10.locality import Hints, beside, hints_of
 from node.cluster.services.whereis import Place, WhereIs
 from queues.definitions.broker_objects import Queue
 from warren.wire.amqp10.link import Link
@@ -137,8 +137,8 @@ class QueueHints:
         full, short = self._hints
         if link in self._resolved:
             full = full | {RESOLVED_QUEUE: self._queue.name}
-        link.properties = with_activity(full, link.properties)
-        link.properties_short = short
+        link.properties = beside(full, link.properties)
+        link.properties_short = beside(short, link.properties_short)
 
     def _count(self, more: int) -> None:
         counts = self._owner.hint_counts
@@ -178,7 +178,8 @@ class LinkHints:
         if before == (None if queue is None else queue.uid):
             return
         self.leave(link)
-        link.properties = link.properties_short = None
+        link.properties = beside({}, link.properties) or None
+        link.properties_short = beside({}, link.properties_short) or None
         self.join(link, session, queue, True)
         if link in self._of and not link.full_due:
             session.push_flow(link)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from node.cluster.services.whereis import ELECTING, MINORITY, Place
+from queues.addresses.producer_window import LIMIT
 from queues.conversion.addresses import parse_target
 from warren.wire.amqp10.codec.values import Symbol, UInt, ULong
 
@@ -42,11 +43,10 @@ def hints_of(place: Place, here: str, urls_of: UrlsOf) -> Hints:
     return full, short
 
 
-def with_activity(hints: dict[str, object], before: dict[str, object] | None) -> dict[str, object]:
-    """The same, with what the link told before of a single active consumer."""
-    if before is None or ACTIVE not in before:
-        return hints
-    return hints | {ACTIVE: before[ACTIVE]}
+def beside(hints: dict[str, object], before: dict[str, object] | None) -> dict[str, object]:
+    """The same, with what else the link told before: of a single active consumer, of a window."""
+    kept = {key: before[key] for key in (ACTIVE, LIMIT) if key in before} if before else {}
+    return hints | kept if kept else hints
 
 
 def are_wanted(setting: str, desired: list[str] | None) -> bool:

@@ -11,6 +11,7 @@ from node.cluster.cluster_node import member_of
 from node.cluster.services.leader_hints import lookup_url
 from node.cluster.services.whereis import ELECTING, NodePlace, Place, Told, url_of, urls_told
 from node.config.settings import Address, Config, ListenersSection
+from queues.addresses.producer_window import LIMIT
 from queues.definitions.broker_objects import Queue, Uid
 from warren.wire.amqp10.codec.values import Symbol, UInt, ULong
 from warren.wire.amqp10.link import Link
@@ -289,6 +290,22 @@ def test_what_was_told_of_a_single_active_consumer_stays() -> None:
     link.properties = link.properties | {ACTIVE: True}
     room.move(ON_2)
     assert link.properties[ACTIVE] is True and link.properties["leader"] == "n2"
+
+
+@pytest.mark.parametrize("is_resolved", [False, True])
+def test_the_limit_of_a_publisher_stays_when_the_leader_moves_before_its_first_flow(
+    is_resolved: bool,
+) -> None:
+    """Without it the client has credit and no window: it would send all that it has."""
+    room = Room()
+    link = room.link(has_flowed=False)
+    link.properties = (link.properties or {}) | {LIMIT: ULong(9)}
+    link.properties_short = (link.properties_short or {}) | {LIMIT: ULong(9)}
+    if is_resolved:
+        room.hints.resolve(link, cast(Session, room.session), None)
+    else:
+        room.move(ON_2)
+    assert link.properties[LIMIT] == link.properties_short[LIMIT] == 9
 
 
 def test_links_that_are_over_are_told_nothing_and_nothing_is_left_of_them() -> None:
