@@ -210,6 +210,7 @@ class Account:
         if leader == 0:
             self.charged_bytes += size
             self.charged_count += count
+            self._measured_in = NO_TURN  # What was measured may have these already.
             return
         self.settling_bytes += size
         self.settling_count += count

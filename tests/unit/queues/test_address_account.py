@@ -100,6 +100,21 @@ def test_the_account_is_never_less_than_what_the_queues_hold(
     assert account.refused_count + account.dropped_count == lost
 
 
+def test_what_a_queue_has_taken_and_decided_on_in_one_turn_counts_once() -> None:
+    """Also if its size is read in between, and no turn follows for a while."""
+    node = Node()
+    account = node.account(AddressLimits(100, -1, "BLOCK"))
+    later = Gate([Entry(account, 0, frozenset({LATER_UID}))])
+    later.admit(offsets_of([90]), 0, 1)
+    node.end_turn()
+    node.stored.append(90)
+    account.refresh()
+    later.decided(LATER_UID, 90, 1)
+    assert not account.is_blocking()
+    account.refresh()
+    assert (account.size_bytes, account.size_count) == (90, 1)
+
+
 @BOUNDED
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=30), st.integers(0, 300))
 def test_after_a_turn_the_account_takes_all_that_there_is_room_for(
