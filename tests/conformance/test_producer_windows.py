@@ -108,7 +108,10 @@ def test_publishers_exceed_the_limit_of_an_address_by_no_more_than_their_windows
         assert found["producer_window_size"] == WINDOW
         assert limit <= found["bytes"] <= limit + count * WINDOW
         assert found["granted_bytes"] <= count * WINDOW
+        assert found["granted_credit"] == 0
+        await until(lambda: all(each.unconfirmed == each.waiting for each in publishers))
         assert [each.waiting for each in publishers] == stopped
+        assert row(api, name)["bytes"] == found["bytes"]
         await until(lambda: metrics_agree(node, api))
         assert node.metrics()["warren_address_over_limit_bytes"] >= found["bytes"] - limit
         shown = listed(node, capsys, "name", "full", "blocked_publishers", "max_size_bytes")
@@ -118,6 +121,31 @@ def test_publishers_exceed_the_limit_of_an_address_by_no_more_than_their_windows
             (await consumer.get(timeout_s=5)).accept()
         for future in sent:
             assert all(each.is_accepted for each in await future)
+
+    play(node, test)
+
+
+@KINDS
+def test_a_first_window_is_not_granted_twice_while_there_is_less_room(
+    node: Node, api: HttpApi, name: str, kind: str
+) -> None:
+    """Its first messages fill the address: what is left of the window is all it may send."""
+    limit, part, first = 50_000, BODY * 5, BODY * 12
+
+    async def test(connection: Connection) -> None:
+        address = await declared(
+            connection, name, kind, max_size_bytes=limit, address_full_policy="BLOCK"
+        )
+        other = await connection.publisher(address)
+        assert all(each.is_accepted for each in await other.publish_many([Message(part)] * 8))
+        publisher = await connection.publisher(address, window_bytes=1 << 20)
+        assert (await publisher.publish_many([Message(first)]))[0].is_accepted
+        await until(lambda: row(api, name)["blocked_publishers"] == 1)
+        consumer = await connection.consumer(address)
+        (await consumer.get(timeout_s=5)).accept()
+        await until(lambda: row(api, name)["blocked_publishers"] == 0)
+        found = row(api, name)
+        assert found["granted_bytes"] <= limit - len(first)
 
     play(node, test)
 

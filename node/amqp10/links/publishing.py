@@ -203,15 +203,18 @@ class PublishingLink(PublishingOnly):
             must_wait = True
             if not self._is_held:
                 self.owner.call_later(self.rate.wait_ms(), self.address_has_room)
+        if self.window is not None:
+            self._gate = gate
         if must_wait:
             self._hold()
-        elif self.window is not None:
-            self._gate = gate
 
     def _hold(self) -> None:
         if not self._is_held:
             self._is_held = True
             self._grant()
+            if self.window is not None and self.window.is_obeyed:
+                # With credit it would send a message alone, as one that is larger than its window.
+                self.core.grant(self.link, 0)
 
     @property
     def granted_messages(self) -> int:
