@@ -324,6 +324,12 @@ def chosen(options: argparse.Namespace) -> list[tuple[str, str]]:
     return rows
 
 
+def start(broker: BrokerCluster, options: argparse.Namespace) -> None:
+    broker.start()
+    if options.type == MIRRORED:
+        broker.mirror_all()
+
+
 def measure(options: argparse.Namespace, folder: Path, kept: dict[str, Any]) -> Results:
     """Start the clusters, run all rows, stop them."""
     warren = WarrenCluster(options.nodes, options.python.absolute(), folder, options.set)
@@ -334,9 +340,7 @@ def measure(options: argparse.Namespace, folder: Path, kept: dict[str, Any]) -> 
     try:
         for broker in brokers:
             started.append(broker)
-            broker.start()
-            if options.type == MIRRORED:
-                broker.mirror_all()
+            start(broker, options)
         kept["build"] = warren.build
         return run_rows(chosen(options), brokers, options)
     finally:
@@ -351,7 +355,7 @@ def measure_slow(options: argparse.Namespace, folder: Path) -> Results:
     )
     figures: dict[str, Figures] = {"paced, proxied": Figures(), SLOW.name: Figures()}
     try:
-        broker.start()
+        start(broker, options)
         paced = next(row for row in ROWS if row.name == "paced")
         for _ in range(options.rounds):
             add(figures["paced, proxied"], run_row(paced, broker, "near", options))
