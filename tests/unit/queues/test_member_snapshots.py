@@ -1,11 +1,17 @@
 """Snapshots of a member of a quorum queue: how often, and in which slices others get them."""
 
+import sys
 from collections.abc import Sequence
+from types import FrameType
+from typing import Any
+
+import pytest
 
 from queues.hosts.quorum_entry import take_runs
 from queues.hosts.quorum_member import LATE_BYTES, LATE_ENTRIES, SNAPSHOT_REST_MS, QuorumMember
 from queues.hosts.quorum_snapshot import OF_BODIES
 from queues.machine.commands import Tick
+from tests.sim.queues.group_session import Session
 from tests.sim.queues.group_world import GroupWorld
 
 ENTRIES = 4
@@ -51,12 +57,15 @@ class Alone:
             self.rest()
             assert self.member.applied_index == applied + 1
 
-    def publish(self, count: int) -> None:
+    def session(self) -> Session:
         session = self.world.new_session()
         (node,) = self.world.alive()
         session.connect(node)
         self.rest()
-        session.publish([b"body"] * count)
+        return session
+
+    def publish(self, count: int) -> None:
+        self.session().publish([b"body"] * count)
         self.rest()
         assert self.member.ready_count == count
 
@@ -88,6 +97,38 @@ def test_batches_of_a_synchronisation_have_at_most_the_messages_of_the_policy() 
     alone.commit(ENTRIES)
     assert alone.batches() == [4, 4, 2]
     assert alone.batches() == [4, 4, 2], "where they are cut is known now"
+
+
+@pytest.mark.source  # Lines of compiled code are not traced.
+def test_a_slice_costs_the_same_however_many_messages_follow_it() -> None:
+    few, many = (lines_of_a_slice(count) for count in (60, 240))
+    assert few > 0
+    assert many < few * 1.2
+
+
+def lines_of_a_slice(count: int) -> int:
+    """Lines of Python that run for a slice of 4 messages of a queue of so many single ones."""
+    alone = Alone()
+    session = alone.session()
+    for _ in range(count):
+        session.publish([b"body"])
+        alone.rest()
+    alone.member.bound_batches(4)
+    alone.world.now_ms += SNAPSHOT_REST_MS
+    alone.commit(ENTRIES)
+    lines = 0
+
+    def trace(frame: FrameType, event: str, argument: object) -> Any:
+        nonlocal lines
+        lines += event == "line"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    slices = alone.batches()
+    sys.settrace(before)
+    assert slices == [4] * (count // 4)
+    return lines // len(slices)
 
 
 def test_a_queue_that_rested_takes_a_snapshot_as_soon_as_it_may() -> None:
