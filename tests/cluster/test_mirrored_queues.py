@@ -388,7 +388,9 @@ def test_a_consumer_can_ask_to_be_cancelled_when_another_mirror_leads(
 ) -> None:
     bodies = filled(cluster, "m-cancelled", COUNT)
     synchronised(cluster, "m-cancelled", 2)
-    channel = channel_to(cluster, 2)
+    leader = cluster.number_of(row(cluster, "m-cancelled")["node"])
+    readers = [number for number in (1, 2, 3) if number != leader]
+    channel, other = (channel_to(cluster, number) for number in readers)
     channel.basic_qos(prefetch_count=5)
     held: list[int] = []
     redelivered: list[bytes] = []
@@ -401,7 +403,6 @@ def test_a_consumer_can_ask_to_be_cancelled_when_another_mirror_leads(
         arguments={"x-cancel-on-ha-failover": True},
     )
     kept: list[int] = []
-    other = channel_to(cluster, 3)
     other.basic_qos(prefetch_count=1)
     other.basic_consume("m-cancelled", lambda _c, method, _p, _b: kept.append(method.delivery_tag))
 
@@ -414,7 +415,7 @@ def test_a_consumer_can_ask_to_be_cancelled_when_another_mirror_leads(
         eventually(served, seconds=WAIT_S)
 
     serve(lambda: len(held) == 5 and len(kept) == 1)
-    cluster.node(1).kill9()
+    cluster.node(leader).kill9()
     try:
         serve(lambda: cancelled == ["asked"])
         channel.basic_ack(held[0])  # The tag is of the old leader: it is ignored.
@@ -429,7 +430,7 @@ def test_a_consumer_can_ask_to_be_cancelled_when_another_mirror_leads(
         serve(lambda: len(redelivered) == COUNT - 1)
         assert sorted(redelivered) == sorted(set(redelivered))
     finally:
-        cluster.node(1).start()
+        cluster.node(leader).start()
 
 
 def test_the_argument_for_a_cancel_at_failover_is_a_boolean(cluster: ClusterOfNodes) -> None:
