@@ -20,6 +20,7 @@ LINES_MAX: Final = 400
 COLUMNS_MAX: Final = 100
 IMPORT: Final = re.compile(r'^import \{([^}]*)\} from "\./(\w+\.js)";$', re.MULTILINE)
 EXPORT: Final = re.compile(r"^export (?:async )?(?:function|class|const) (\w+)", re.MULTILINE)
+ROUTE: Final = re.compile(r'^  \[/.*/, "(\w+)", "(\w+)"\],$', re.MULTILINE)
 # Ways by which text becomes markup or code, and what is not to be found on a page that is served.
 BANNED: Final = (
     "innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function",
@@ -53,13 +54,20 @@ def test_every_name_that_is_imported_is_exported_and_used() -> None:
                 assert re.search(rf"\b{each}\b", body), f"{name}: {each} is not used"
 
 
+def test_every_route_names_a_view_that_its_file_exports() -> None:
+    routes = ROUTE.findall(scripts()["main.js"])
+    assert len(routes) == len(re.findall(r"^  \[/", scripts()["main.js"], re.MULTILINE)) > 0
+    for file, view in routes:
+        assert view in EXPORT.findall(scripts()[f"{file}.js"]), f"{file}: {view}"
+
+
 def test_every_export_is_used_somewhere() -> None:
     taken = {
         (source, each.strip())
         for text in scripts().values()
         for names, source in IMPORT.findall(text)
         for each in names.split(",")
-    }
+    } | {(f"{file}.js", view) for file, view in ROUTE.findall(scripts()["main.js"])}
     inside = {
         name: {each for each in EXPORT.findall(text) if len(re.findall(rf"\b{each}\b", text)) > 1}
         for name, text in scripts().items()
