@@ -7,8 +7,10 @@ annotations only, since the bare message is immutable: `x-opt-shovelled-by`, `x-
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from typing import Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from federation.republishing import Rewriting, delivered, republished
 from queues.conversion.annotated import annotated_form_10
@@ -28,8 +30,7 @@ KEY: Final = Symbol("x-routing-key")
 STAMP: Final = "x-opt-shovelled-timestamp"  # milliseconds
 
 
-@dataclass(frozen=True, slots=True)
-class Annotating:
+class Annotating(Struct, frozen=True):
     """What a shovel notes on messages of AMQP 1.0."""
 
     added: Mapping[str, str] = field(default_factory=dict)

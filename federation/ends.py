@@ -7,8 +7,9 @@ arrive as `ClientError`, `OSError` or `SideFailed`, with a text for the operator
 import asyncio
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from federation.shovel_parameters import SourceEnd, TargetEnd
 from federation.uris import Uri
@@ -34,8 +35,7 @@ class SideFailed(Exception):
     """A side cannot be used; the text says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class Dialler:
+class Dialler(Struct, frozen=True):
     """Connects to the broker of a URI; `local` leads to the broker of this node."""
 
     local: LocalDial

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
+from msgspec import Struct
+
 from federation.ends import AnyDelivery, Dialler, OnBlocked, Source091, Target091, closed
 from federation.forwarding import Forwarding
 from federation.hops import (
@@ -43,8 +45,7 @@ NOT_FOUND: Final = 404
 LocalBinding = tuple[bytes, bytes]  # binding key, encoded arguments
 
 
-@dataclass(frozen=True, slots=True)
-class Local:
+class Local(Struct, frozen=True):
     """What a link asks of its own cluster."""
 
     place: Callable[[str], Place]  # of a vhost

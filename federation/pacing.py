@@ -1,14 +1,14 @@
 """How fast a shovel or link may forward: messages and bytes per second. Rules without I/O."""
 
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 SLICE_S: Final = 0.1  # a batch holds no more than what may be sent in this time
 MESSAGE_BYTES: Final = 1024.0  # assumed before the first batch
 
 
-@dataclass(frozen=True, slots=True)
-class Rates:
+class Rates(Struct, frozen=True):
     """0: no limit."""
 
     messages_per_s: float = 0.0

@@ -5,8 +5,9 @@ the properties are decoded and encoded again.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
 
 from federation.marking import mark_id
 from queues.definitions.arguments import is_integer
@@ -24,8 +25,7 @@ PROPERTIES: Final = frozenset(
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Rewriting:
+class Rewriting(Struct, frozen=True):
     """`exchange` and `key` None: those of each message. `hop`: prepended to `x-shovelled`."""
 
     exchange: str | None = None

@@ -9,11 +9,12 @@ import logging
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from socket import gaierror
 from time import monotonic, time
 from typing import Final, Protocol
+
+from msgspec import Struct
 
 from federation.ends import BATCH_MAX, AnyDelivery, SideFailed
 from federation.forwarding import PAUSED, Forwarding
@@ -78,8 +79,7 @@ class Paused(Exception):
     """An operator has paused it, and nothing is in flight."""
 
 
-@dataclass(slots=True)
-class Facts:
+class Facts(Struct):
     """What listings show of a shovel or link, whatever it moves."""
 
     state: str

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from msgspec import Struct
+
 from federation.pacing import NO_RATES, Rates
 from federation.parameter_checks import (
     MANDATORY,
@@ -65,8 +67,7 @@ class TargetEnd:
     predeclared: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ShovelConfig:
+class ShovelConfig(Struct, frozen=True):
     """A shovel as its parameter defines it."""
 
     vhost: str

@@ -20,8 +20,9 @@ One `Dynamics` for each connection owns what it knows of them; it hears of links
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, Protocol
+
+from msgspec import Struct
 
 from node.definitions.definition_changes import (
     Actor,
@@ -65,16 +66,14 @@ POLICIES: Final[tuple[type[Composite], ...]] = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Wish:
+class Wish(Struct, frozen=True):
     """What the client asks for."""
 
     volatile: bool
     policy: int  # descriptor of the lifetime policy
 
 
-@dataclass(slots=True)
-class Made:
+class Made(Struct):
     """A queue that was made for a link."""
 
     name: str

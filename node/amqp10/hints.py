@@ -9,8 +9,10 @@ connection. No I/O: clock and timer are its owner's. Not compiled: seldom busy.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, Protocol
+
+from msgspec import Struct
 
 from node.amqp10.locality import Hints, beside, hints_of
 from node.cluster.services.whereis import Place, WhereIs
@@ -26,8 +28,7 @@ class Timer(Protocol):
     def cancel(self) -> None: ...
 
 
-@dataclass(slots=True)
-class HintCounts:
+class HintCounts(Struct):
     """Of the whole node, for the metrics."""
 
     local: int = 0  # links whose queue is led by this node, now

@@ -6,8 +6,9 @@ sessions is about publishes and consumers, of which this session has none.
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from node.events.consumerless import Consumerless, unasked
 from queues.machine.commands import EndSession, Inspect, Purge, SessionId
@@ -19,8 +20,7 @@ CREDIT: Final = CreditSpec(1, 1)  # it sends no messages
 Purged = Callable[[int | None], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
+class Standing(Struct, frozen=True):
     """How a queue stands, as it has told itself (`queues.queue_host.Counts`)."""
 
     ready_count: int

@@ -6,9 +6,10 @@ wrong with one raises RequestError with the status and the text of the answer. N
 """
 
 import re
-from dataclasses import dataclass
 from typing import Final
 from urllib.parse import parse_qsl, unquote_to_bytes
+
+from msgspec import Struct
 
 from queues.conversion.values import DROPPED, pairs_of, to_091
 from queues.definitions.broker_objects import DEFAULT_EXCHANGE, Destination
@@ -33,29 +34,25 @@ class RequestError(Exception):
         self.text = text
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(Struct, frozen=True):
     method: str
     target: str
     body: object = None
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(Struct, frozen=True):
     status: int
     body: object = None  # a map or a list; with an error its text
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueFields:
+class QueueFields(Struct, frozen=True, kw_only=True):
     durable: bool = True
     auto_delete: bool = False
     exclusive: bool = False
     arguments: dict[str, object]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExchangeFields:
+class ExchangeFields(Struct, frozen=True, kw_only=True):
     type: str = "direct"
     durable: bool = True
     auto_delete: bool = False
@@ -63,8 +60,7 @@ class ExchangeFields:
     arguments: dict[str, object]
 
 
-@dataclass(frozen=True, slots=True)
-class BindingFields:
+class BindingFields(Struct, frozen=True):
     """A binding; `arguments_hash` instead of arguments where a path names it."""
 
     source: str

@@ -6,8 +6,9 @@ annotation x-cc, the size of the sections before the body, and all that an excha
 content asks for.
 """
 
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from node.amqp091.plans import Plan
 from node.amqp10.owner import Owner10
@@ -32,8 +33,7 @@ X_CC_BYTES: Final = X_CC.encode()
 NOWHERE: Final = Targets([])
 
 
-@dataclass(slots=True)
-class Special:
+class Special(Struct):
     """Messages that go the same way; `error`: they do not go at all."""
 
     run: Transfers
@@ -42,8 +42,7 @@ class Special:
     error: ProtocolError | None
 
 
-@dataclass(frozen=True, slots=True)
-class Way:
+class Way(Struct, frozen=True):
     """Where one message goes."""
 
     targets: Targets

@@ -5,8 +5,9 @@ for which the link is refused, or of scope session where the user has no right.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, Protocol
+
+from msgspec import Struct
 
 from node.amqp10.dynamic import Made
 from node.amqp10.links.stream_source import selector_of_link, start_of_link
@@ -52,8 +53,7 @@ CONDITIONS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Consumption:
+class Consumption(Struct, frozen=True):
     """A consumer's link as it was asked for, and how we answer."""
 
     host: QueueHost

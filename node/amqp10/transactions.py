@@ -21,8 +21,9 @@ Limits: OPEN_MAX transactions of a session; the bytes are those of `node.amqp091
 import logging
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Final, Protocol
+
+from msgspec import Struct, field
 
 from node.amqp091.transaction import RUN_BYTES, Transaction
 from node.amqp10.committing import Commit
@@ -73,16 +74,14 @@ DISCHARGE_NAMES: Final = (Discharge.descriptor, "amqp:discharge:list")
 REQUEST_NAMES: Final = (*DECLARE_NAMES, *DISCHARGE_NAMES)
 
 
-@dataclass(frozen=True, slots=True)
-class Posted:
+class Posted(Struct, frozen=True):
     """A message to publish at commit."""
 
     run: Transfers
     names: bytes | None  # of the link: exchange and routing key; None: the anonymous terminus
 
 
-@dataclass(frozen=True, slots=True)
-class Retired:
+class Retired(Struct, frozen=True):
     """Deliveries to settle at commit."""
 
     said: Settled  # with the outcome that the transactional state holds
@@ -92,8 +91,7 @@ class Retired:
     renewals: dict[int, int]  # of each consumer, by uid of its link, at that time
 
 
-@dataclass(slots=True)
-class LocalTransaction:
+class LocalTransaction(Struct):
     """`is_over`: rolled back because of its age; the client has not discharged it yet."""
 
     id: bytes

@@ -12,8 +12,9 @@ guess it elsewhere: `user_pause` is asked only where a password would have to be
 """
 
 from collections import OrderedDict
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from node.auth.source import Source
 
@@ -21,8 +22,7 @@ KEYS_MAX: Final = 8192
 SOURCES_MAX: Final = 1024
 
 
-@dataclass(slots=True)
-class Failures:
+class Failures(Struct):
     """Of one address or user, in the window that began then."""
 
     since_s: float
@@ -90,8 +90,7 @@ class Throttle:
             self._by_key.popitem(last=False)
 
 
-@dataclass(slots=True)
-class Attempts:
+class Attempts(Struct):
     """Counts of logins."""
 
     succeeded: int = 0

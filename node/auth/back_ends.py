@@ -15,9 +15,10 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
+
+from msgspec import Struct
 
 from node.auth.access import AccessView
 from node.auth.grants import Rights
@@ -61,8 +62,7 @@ class BackEnd(Protocol):
     async def close(self) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """Of one back end."""
 
     requests_max: int

@@ -9,8 +9,9 @@ definitions need not know the user.
 
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from node.auth.access import UserRecord
 
@@ -21,8 +22,7 @@ NOTHING: Final = "^$"
 BETWEEN: Final = re.compile(r"\s*([,=+])\s*")  # parts of a DN
 
 
-@dataclass(frozen=True, slots=True)
-class Rights:
+class Rights(Struct, frozen=True):
     """What a back end says of a user that it knows. `access` None: the definitions decide."""
 
     tags: tuple[str, ...] = ()

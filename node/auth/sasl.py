@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl
 
+from msgspec import Struct
+
 from warren.wire.amqp091.fields import decode_table
 from warren.wire.errors import ProtocolError
 
@@ -29,8 +31,7 @@ class Credentials:
     password: bytes = field(repr=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Malformed:
+class Malformed(Struct, frozen=True):
     """The response is none of its mechanism: the endpoint answers 502 SYNTAX_ERROR with `text`."""
 
     text: str

@@ -1,8 +1,9 @@
 """Where a login comes from: addresses, protocol, mechanism and what TLS says of the client."""
 
-from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from node.tls.certificate import TlsPeer
@@ -10,8 +11,7 @@ if TYPE_CHECKING:
 LoginProtocol = Literal["amqp091", "amqp10", "stream", "http"]
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(Struct, frozen=True):
     """Behind a proxy that says so, the address is the client's."""
 
     address: str

@@ -10,9 +10,10 @@ connection that showed the token: a user of the same name has other rights.
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
 from urllib.parse import unquote
+
+from msgspec import Struct
 
 from node.auth.access import UserRecord
 from node.auth.patterns import is_found
@@ -25,8 +26,7 @@ WRITE: Final = 1
 READ: Final = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
+class Scope(Struct, frozen=True):
     """One of KINDS for names in vhosts, by expressions."""
 
     kind: int

@@ -15,10 +15,11 @@ import asyncio
 import json
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
 
 from node.auth.access import INTERNAL_USER
 from node.auth.login import Accepted, Refused, on_one_line
@@ -43,8 +44,7 @@ class TokensUnavailable(Exception):
     """PyJWT is not installed, or the keys cannot be read; the text is for the operator."""
 
 
-@dataclass(frozen=True, slots=True)
-class TokenRules:
+class TokenRules(Struct, frozen=True):
     """What the configuration says about tokens."""
 
     resource_server_id: str

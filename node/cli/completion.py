@@ -10,8 +10,9 @@ on are asked of the node when they are completed; one that does not answer withi
 
 import argparse
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 SHELLS: Final = ("bash", "zsh", "fish")
 
@@ -69,8 +70,7 @@ _warrenctl "$@"
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Words:
+class Words(Struct, frozen=True):
     """What may follow a command, and what it does."""
 
     help: str

@@ -10,9 +10,10 @@ columns end the call with 64.
 import argparse
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final, TextIO
 from urllib.parse import quote
+
+from msgspec import Struct, field
 
 from node.cli.api import Api
 from node.cli.tables import write_json
@@ -25,8 +26,7 @@ RIGHTS: Final = ("configure", "write", "read")
 USER: Final = Argument("username")
 
 
-@dataclass(frozen=True, slots=True)
-class Listing:
+class Listing(Struct, frozen=True):
     """A command that lists: the path that gives its rows, and their columns.
 
     `shown`: so many of the columns are shown unless others are asked for; 0: all, and there is no

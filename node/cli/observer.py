@@ -5,8 +5,9 @@ Rates are made here, from what two looks have counted. `rich` is imported when i
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TextIO
+
+from msgspec import Struct, field
 
 from node.cli.api import Api, ApiFailure
 from node.cli.cluster.commands import alarms_of, maintenance_of
@@ -27,8 +28,7 @@ EDGES_SHOWN: Final = 8
 MIB: Final = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
+class Look(Struct, frozen=True):
     """What there was at one time; `at_s` of a clock that does not jump."""
 
     at_s: float

@@ -10,8 +10,9 @@ what counts is the answer of the call.
 import sys
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, TextIO, TypeVar
+
+from msgspec import Struct
 
 from node.cli.api import ApiFailure
 from node.cli.tables import TABLES
@@ -22,8 +23,7 @@ T = TypeVar("T")
 LOOK_S: Final = 0.5
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
+class Progress(Struct, frozen=True):
     """How far it is; `total` 0: unknown."""
 
     done: int

@@ -7,9 +7,10 @@ the HTTP API. Nothing here knows the broker.
 import argparse
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, Generic, TextIO, TypeVar
 from urllib.parse import quote
+
+from msgspec import Struct
 
 from node.cli.api import EXIT_SOFTWARE, Api, ApiFailure
 from node.cli.tables import TABLES, write_json, write_table
@@ -25,8 +26,7 @@ class BadCall(Exception):
     """The call is wrong in a way that the parser of arguments does not see."""
 
 
-@dataclass(frozen=True, slots=True)
-class Argument:
+class Argument(Struct, frozen=True):
     """One argument; with dashes an option."""
 
     name: str
@@ -56,8 +56,7 @@ class Argument:
             parser.add_argument(self.name, metavar=metavar, choices=choices, help=words)
 
 
-@dataclass(frozen=True, slots=True)
-class Verb(Generic[RunKind]):
+class Verb(Struct, Generic[RunKind], frozen=True):
     """A command that does something. `told`: what is printed before, from the arguments."""
 
     help: str

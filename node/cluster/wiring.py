@@ -12,9 +12,10 @@ No rules: who does what is in the modules that are named here. `tick` is called 
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Final, Protocol
+
+from msgspec import Struct
 
 from node.clock import monotonic_ms
 from node.cluster.cluster_interfaces import ADDRESSES, EVENTS, LEADERS, QUEUES, USAGE
@@ -85,8 +86,7 @@ class LogFound(Protocol):
     def owner_high(self) -> int: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Wired:
+class Wired(Struct, frozen=True):
     """The parts that the broker asks."""
 
     queues: QueuesChannel

@@ -8,7 +8,6 @@ place it came from. Later layers win. A key's type is that of the field it names
 import os
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import (
@@ -79,8 +78,7 @@ class Section(Struct, frozen=True, kw_only=True):
         return f"{type(self).__name__}(...)"
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
+class Address(Struct, frozen=True):
     """Where to listen or to connect. Port 0: any free port."""
 
     host: str
@@ -95,8 +93,7 @@ class Address:
         return self.host in ("0.0.0.0", "::")
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(Struct, frozen=True):
     """A value as it was written."""
 
     raw: object

@@ -9,8 +9,9 @@ Sections and values follow RabbitMQ's schema (`rabbit.schema` and those of its p
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
 
 from node.config.config_layers import parse_byte_count
 
@@ -38,8 +39,7 @@ class Unfit(ValueError):
     """A value that cannot be carried over; the text says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class Note:
+class Note(Struct, frozen=True):
     """A line that is not in the result. `is_lost`: the broker will behave differently."""
 
     line: int
@@ -48,8 +48,7 @@ class Note:
     is_lost: bool
 
 
-@dataclass(slots=True)
-class Converted:
+class Converted(Struct):
     """Settings by their key, and what is not among them."""
 
     settings: dict[str, Value] = field(default_factory=dict)
@@ -303,8 +302,7 @@ def _unquoted(value: str) -> str:
     return re.split(r"\s+#", value, maxsplit=1)[0]
 
 
-@dataclass(slots=True)
-class _Backend:
+class _Backend(Struct):
     """One of `auth_backends`; a name is empty if it is not given."""
 
     place: int

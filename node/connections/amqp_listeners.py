@@ -10,8 +10,9 @@ Opened again, an entry has the port that it had at first, also where the system 
 import asyncio
 import importlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from node.connections.bind_errors import taking
 from node.connections.listener import listen, listen_behind
@@ -32,8 +33,7 @@ STREAM_TLS: Final = "stream/ssl"
 SHORT_NAMES: Final = {AMQP: "amqp", AMQP_TLS: "amqps", STREAM: "stream", STREAM_TLS: "stream_tls"}
 
 
-@dataclass(slots=True)
-class Entry:
+class Entry(Struct):
     """One address for clients."""
 
     protocol: str

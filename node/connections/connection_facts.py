@@ -1,11 +1,11 @@
 """What listings tell of a connection, whatever protocol it speaks."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectionFacts:
+class ConnectionFacts(Struct, frozen=True):
     """As it is now."""
 
     protocol: str  # in RabbitMQ's words

@@ -2,7 +2,8 @@
 
 import logging
 from collections.abc import Callable, Set
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from queues.dead_lettering.dead_letters import DeadLetterRule
 from queues.definitions.address_keys import RING
@@ -32,8 +33,7 @@ from queues.placement.leader_traffic import OFF, mode_of
 log = logging.getLogger("warren.dead_letters")
 
 
-@dataclass(frozen=True, slots=True)
-class QueueRules:
+class QueueRules(Struct, frozen=True):
     """How a queue behaves."""
 
     type: str

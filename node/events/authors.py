@@ -6,15 +6,15 @@ has the author that RabbitMQ names for that.
 """
 
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 AMQP: Final = "amqp"  # ways
 HTTP: Final = "http"
 
 
-@dataclass(frozen=True, slots=True)
-class Author:
+class Author(Struct, frozen=True):
     """A user, and where the wish came from; nothing of it is kept beside the change."""
 
     user: str

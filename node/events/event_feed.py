@@ -20,8 +20,9 @@ WAITING_MAX events wait, and when there are more, it is cut: it hears how many w
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final, Protocol
+
+from msgspec import Struct
 
 from node.events.events import Event, Events
 from node.timers import CallLater, Handle
@@ -32,16 +33,14 @@ FOLLOWERS_MAX: Final = 64
 LINGER_S: Final = 60.0
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """An event with its number in the feed."""
 
     number: int  # 1-based
     event: Event
 
 
-@dataclass(frozen=True, slots=True)
-class Lost:
+class Lost(Struct, frozen=True):
     """Events that are lost to clients of this node. `count` 0: unknown how many."""
 
     count: int
@@ -52,8 +51,7 @@ class FeedFull(Exception):
     """FOLLOWERS_MAX follow already."""
 
 
-@dataclass(frozen=True, slots=True)
-class Watcher:
+class Watcher(Struct, frozen=True):
     """Who has the events of the other nodes."""
 
     heard: Callable[[Event], None]

@@ -10,15 +10,15 @@ older ones hears that they are lost. Nothing of it is on disk. Not compiled.
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import islice
 from typing import Final
+
+from msgspec import Struct
 
 RING_MAX: Final = 1024  # events that are kept for those who ask later
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(Struct, frozen=True):
     """One thing that happened, on one node."""
 
     seq: int  # 1-based, of the run of the node that told it; without gaps

@@ -12,8 +12,9 @@ quorum, links stay where they are.
 
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from node.cluster.coordination.coordination_interface import Coordination
 
@@ -21,8 +22,7 @@ SLOTS: Final = 64
 JOB: Final = "links/{}"
 
 
-@dataclass(frozen=True, slots=True)
-class Members:
+class Members(Struct, frozen=True):
     """The cluster as this node sees it."""
 
     here: int

@@ -6,9 +6,10 @@ the others follow. They share the limit of memory.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from node.config.config_layers import Address, ConfigError
 from node.config.settings import Config
@@ -18,8 +19,7 @@ PORT_MAX: Final = 65_535
 SECRET_NAME: Final = "cluster.secret"
 
 
-@dataclass(frozen=True, slots=True)
-class NodePlan:
+class NodePlan(Struct, frozen=True):
     """One node: its settings by key, beside those that all nodes get."""
 
     name: str

@@ -10,8 +10,9 @@ because its messages were settled. Sizes are estimates (see `node.leases.lease`)
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
 
 NUMBER_MAX: Final = (1 << 63) - 1
 
@@ -20,8 +21,7 @@ class OutOfOrder(ValueError):
     """A batch was asked for whose number is used up; the text says which is the newest."""
 
 
-@dataclass(frozen=True, slots=True)
-class HeldRun:
+class HeldRun(Struct, frozen=True):
     """Messages first.. of the queue, as they were delivered."""
 
     first: int
@@ -30,8 +30,7 @@ class HeldRun:
     attempts: int  # see `queues.queue_host.SessionSink.on_delivers`
 
 
-@dataclass(slots=True)
-class Batch:
+class Batch(Struct):
     """Messages that were fetched under one number, in the order of their delivery."""
 
     number: int
@@ -61,8 +60,7 @@ class Batch:
         return found
 
 
-@dataclass(frozen=True, slots=True)
-class Room:
+class Room(Struct, frozen=True):
     """Of a lease or for a fetch."""
 
     messages: int

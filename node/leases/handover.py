@@ -9,8 +9,9 @@ leader has not heard is lost with its node, and its messages are ready again.
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
 
 from node.cluster.services.status_channel import NoAnswer
 from node.leases.batches import Batch, HeldRun
@@ -26,8 +27,7 @@ OVER: Final = "lease_over"
 Key = tuple[int, str]  # uid of the queue, name of the lease
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
+class Standing(Struct, frozen=True):
     """A lease of another node, as that has described it last."""
 
     user: str

@@ -6,10 +6,10 @@ and administrator see all; vhosts, users, permissions and definitions are the ad
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
+from msgspec import Struct, field
 
 from node.auth.access import AccessView
 from node.auth.login import Accepted, Refused
@@ -44,8 +44,7 @@ FORM: Final = "application/x-www-form-urlencoded"
 CHALLENGE: Final = {"WWW-Authenticate": 'Basic realm="Warren Management"'}
 
 
-@dataclass(frozen=True, slots=True)
-class Context:
+class Context(Struct, frozen=True):
     """What every resource reads from."""
 
     view: BrokerView
@@ -77,8 +76,7 @@ class Context:
         return Pairs(self.view.clients, self.rates, None) if cluster is None else cluster.pairs
 
 
-@dataclass(frozen=True, slots=True)
-class Caller:
+class Caller(Struct, frozen=True):
     """The user of a request."""
 
     name: str

@@ -4,10 +4,10 @@ A refusal of the broker is 404 for what is not there, 401 where the caller may n
 the sentence that an AMQP client would get.
 """
 
-from dataclasses import dataclass
 from typing import Final, NoReturn
 
 from aiohttp import web
+from msgspec import Struct
 
 from node.auth.permissions import PermissionCache
 from node.definitions.definition_changes import DefiningBroker
@@ -21,8 +21,7 @@ from warren.wire.errors import ProtocolError, ReplyCode
 NO_VHOST_ACCESS = "User not authorised to access virtual host"
 
 
-@dataclass(frozen=True, slots=True)
-class HttpActor:
+class HttpActor(Struct, frozen=True):
     """The caller of a request, for `node.definitions.definition_changes`: it owns no exclusive
     queues."""
 

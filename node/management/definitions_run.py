@@ -10,8 +10,9 @@ loop turn between slices.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from node.management.changes import refuse
 from node.management.operations import Operations
@@ -29,8 +30,7 @@ TRIED: Final = 64  # commands between two turns of the loop
 Told = Callable[[int], Awaitable[None]]  # how many are done
 
 
-@dataclass(frozen=True, slots=True)
-class Placed:
+class Placed(Struct, frozen=True):
     """A command, and what of the file it is for."""
 
     command: Command

@@ -11,8 +11,9 @@ import importlib
 import logging
 import socket
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
 
 from node.build import installed_version
 from node.connections.bind_errors import taking
@@ -36,8 +37,7 @@ METRICS: Final = "http/prometheus"  # RabbitMQ's word
 WEB_AMQP: Final = "http/web-amqp"
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """One bound port."""
 
     protocol: str

@@ -5,8 +5,9 @@ Everything is called on the loop; what takes a while is awaited, and done when i
 
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from typing import Final, Protocol
+
+from msgspec import Struct
 
 from node.definitions.definition_changes import DefiningBroker
 from node.operations.peeking import Peeked
@@ -27,8 +28,7 @@ class PublishersBlocked(Exception):
     """A resource alarm or a full address holds publishers; the text says which."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Got:
+class Got(Struct, frozen=True, kw_only=True):
     """A message that was taken from a queue."""
 
     exchange: str

@@ -5,8 +5,9 @@ message in form 1 whether all of that is true of it. What is not said may be any
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
 
 from warren.wire.amqp091.properties import BasicProperties
 
@@ -18,8 +19,7 @@ PROPERTIES: Final = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MessageFilter:
+class MessageFilter(Struct, frozen=True, kw_only=True):
     """What must be so. None: anything."""
 
     exchange: str | None = None

@@ -24,8 +24,10 @@ body that cannot be read within READ_S is sent as `is_readable` False; the other
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from msgspec import Struct
+from msgspec.structs import astuple
 
 from node.cluster.services.status_channel import NoAnswer, StatusChannel, Unanswerable
 from node.operations.body_access import BodyReads, BodySite
@@ -55,8 +57,7 @@ class PeekFailed(LookupError):
     """No node can answer; the text says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class Peeked:
+class Peeked(Struct, frozen=True):
     """A message that stays where it is."""
 
     position: int
@@ -70,8 +71,7 @@ class Peeked:
     is_readable: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Browsed:
+class Browsed(Struct, frozen=True):
     """A message in the form in which the queue has it. Without `data` it is gone, or lost."""
 
     level: int  # of its priority

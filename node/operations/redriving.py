@@ -22,9 +22,10 @@ progress after each slice; what it raises ends the run.
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from time import monotonic
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct, field
 
 from node.auth.asked_access import Undecided
 from node.operations.message_filter import FIRST_QUEUE, MessageFilter
@@ -72,8 +73,7 @@ REFUSED: Final = "the target queue did not take it"
 LATE: Final = "no confirm in time"
 
 
-@dataclass(frozen=True, slots=True)
-class Order:
+class Order(Struct, frozen=True):
     """What is to be moved, and where. `exchange` None: to where each message died."""
 
     count: int = COUNT_MAX
@@ -85,8 +85,7 @@ class Order:
     is_dry: bool = False  # nothing is moved: what would become of it?
 
 
-@dataclass(slots=True)
-class Redriven:
+class Redriven(Struct):
     """What came of an order; of a dry run, what would."""
 
     moved: int = 0
@@ -101,8 +100,7 @@ class Stays(Exception):
     """The message is not moved; the text says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ready:
+class Ready(Struct, frozen=True):
     """A message as it is to be published: a copy, for the bytes of the queue may leave memory."""
 
     chunk: Chunk

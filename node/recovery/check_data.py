@@ -9,11 +9,12 @@ that a running node is refused. Memory as for a start without the bodies' index.
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Final, TextIO
 
 import msgspec
+from msgspec import Struct, field
+from msgspec.structs import asdict
 
 from node.boot import KEYED_DIRECTORY, LOG_DIRECTORY
 from node.cli.tables import write_json, write_table
@@ -69,8 +70,7 @@ class ReadOnlyDisk(OsDisk):
         return
 
 
-@dataclass(slots=True)
-class OwnerTotals:
+class OwnerTotals(Struct):
     """What is alive of one queue."""
 
     messages: int = 0
@@ -79,8 +79,7 @@ class OwnerTotals:
     mark: int = -1
 
 
-@dataclass(slots=True)
-class MemberTotals:
+class MemberTotals(Struct):
     """What is left of one member of a log group."""
 
     incarnation: int = 0
@@ -92,8 +91,7 @@ class MemberTotals:
     snapshot_index: int = 0
 
 
-@dataclass(slots=True)
-class Findings:
+class Findings(Struct):
     """Takes what recovery finds (`RecoverySink`); counts, and keeps the definitions."""
 
     metadata: Metadata
@@ -207,8 +205,7 @@ class Findings:
 Row = dict[str, object]
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(Struct, frozen=True):
     """The answer."""
 
     report: RecoveryReport

@@ -12,8 +12,9 @@ the same place does not stop it again: a CHECKPOINT, for a quorum queue a snapsh
 import logging
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from node.events.logs import ids_of
 from queues.hosts.classic import ClassicHost
@@ -49,8 +50,7 @@ class Owners(Protocol):
     def append_checkpoint(self, owner: int, live: Sequence[tuple[int, int]]) -> object: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Damage:
+class Damage(Struct, frozen=True):
     """Why a queue is not served, and what the log still says of it."""
 
     reason: str

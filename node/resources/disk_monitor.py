@@ -12,8 +12,9 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, Protocol
+
+from msgspec import Struct
 
 log = logging.getLogger("warren.alarms")
 
@@ -34,8 +35,7 @@ class Statable(Protocol):
         """What files may fill altogether, used or free."""
 
 
-@dataclass(frozen=True, slots=True)
-class DiskReading:
+class DiskReading(Struct, frozen=True):
     """Free bytes of the disk with the least, and the used share of the fullest disk in percent."""
 
     free_bytes: int

@@ -8,9 +8,10 @@ its modules, definitions, and what the allocator keeps. Not compiled.
 import os
 import resource
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from node.descriptors import files_max
 
@@ -63,8 +64,7 @@ def threads_max() -> int:
         return 0
 
 
-@dataclass(frozen=True, slots=True)
-class Resident:
+class Resident(Struct, frozen=True):
     """Resident memory in bytes: all of it, and what of that is mapped from files."""
 
     total: int

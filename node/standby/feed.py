@@ -13,9 +13,10 @@ message is still the same.
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import astuple
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec.structs import astuple
 
 from node.cluster.services.status_channel import NoAnswer, StatusChannel, Unanswerable
 from node.operations.body_access import BodyReads

@@ -7,8 +7,9 @@ that leads the queue. `release` gives the messages back, in their places and not
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from federation.standby_numbers import Numbers, Runs, slices
 from node.events.consumerless import Consumerless
@@ -50,8 +51,7 @@ class QueueFault(Exception):
     """The queue cannot follow the primary now; the text says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class Primary:
+class Primary(Struct, frozen=True):
     """The queue at the primary, as it was asked for."""
 
     uid: int

@@ -4,8 +4,9 @@ A message annotation (AMQP 1.0) or header (0-9-1) `x-opt-standby-id`: uid of the
 epoch, number and digest, so that a standby that has restarted knows what it has.
 """
 
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from node.standby.stored_runs import StoredRun, digest
 from queues.conversion.annotated import annotated
@@ -23,8 +24,7 @@ KEY: Final = "x-opt-standby-id"
 PARTS: Final = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Label:
+class Label(Struct, frozen=True):
     uid: int
     epoch: int
     number: int

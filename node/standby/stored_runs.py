@@ -4,10 +4,11 @@ The queue does not change. Messages that leave meanwhile are left out.
 """
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import accumulate
 from typing import Final
+
+from msgspec import Struct
 
 from node.operations.body_access import BodyReads
 from queues.hosts.queue_core import QueueCore
@@ -19,8 +20,7 @@ DIGEST_BYTES: Final = 8
 Runs = list[tuple[int, int]]
 
 
-@dataclass(frozen=True, slots=True)
-class StoredRun:
+class StoredRun(Struct, frozen=True):
     """Messages first.. of one chunk."""
 
     first: int

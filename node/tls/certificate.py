@@ -9,9 +9,10 @@ of the subject's alternative names.
 import re
 import ssl
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, Literal
+
+from msgspec import Struct
 
 LoginFrom = Literal["distinguished_name", "common_name", "subject_alternative_name"]
 SanType = Literal["dns", "ip", "email", "uri"]
@@ -49,8 +50,7 @@ NAME_BYTES_MAX: Final = 255  # of a user
 Name = Iterable[Iterable[tuple[str, str]]]  # of a subject or an issuer, as the library has it
 
 
-@dataclass(frozen=True, slots=True)
-class LoginName:
+class LoginName(Struct, frozen=True):
     """Which part of a certificate names the user."""
 
     source: LoginFrom = "distinguished_name"
@@ -58,8 +58,7 @@ class LoginName:
     san_index: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class TlsPeer:
+class TlsPeer(Struct, frozen=True):
     """A client that has come over TLS; without a certificate the `peer_` values are ''."""
 
     protocol: str  # tlsv1.3

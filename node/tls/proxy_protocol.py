@@ -15,9 +15,10 @@ sense is a `BadProxyHeader`. Source: HAProxy's "The PROXY protocol", versions 1 
 """
 
 import struct
-from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Final
+
+from msgspec import Struct
 
 SIGNATURE: Final = b"\r\n\r\n\x00\r\nQUIT\n"
 FIRST_BYTES: Final = len(SIGNATURE)  # no header of version 1 is shorter
@@ -34,8 +35,7 @@ class BadProxyHeader(Exception):
     """This is no header of the PROXY protocol."""
 
 
-@dataclass(frozen=True, slots=True)
-class Forwarded:
+class Forwarded(Struct, frozen=True):
     """A connection as the proxy has it: from the client's address to the proxy's own."""
 
     source: tuple[str, int]

@@ -4,8 +4,9 @@ only."""
 import os
 import threading
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
 
 from node.amqp10.endpoint import Endpoint10
 from node.amqp10.listing import session_views

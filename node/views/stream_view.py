@@ -1,8 +1,9 @@
 """A stream as listings and metrics show it, by its member on this node."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from node.management.metrics.view import QueueSample
 from node.management.rows.view import QueueView, StreamsView, StreamTracking

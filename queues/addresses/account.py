@@ -14,8 +14,9 @@ the sum says that the address is full, once per turn at most: an address with ro
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final, final
+
+from msgspec import Struct
 
 from queues.addresses.limits import BLOCK, DROP, FAIL, PAGE, AddressLimits
 from queues.addresses.node_size import UNLIMITED_ROOM, NodeSize
@@ -238,8 +239,7 @@ class Account:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """How many of the target queues belong to an account, and which of them decide later."""
 
     account: Account

@@ -6,8 +6,9 @@ exchanges. An argument has precedence over a policy.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final, final
+
+from msgspec import Struct
 
 from queues.addresses.producer_window import SIZE_MAX as WINDOW_MAX
 from queues.addresses.producer_window import SIZE_MIN as WINDOW_MIN
@@ -25,8 +26,7 @@ CREDITS_LOW: Final = 30
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class AddressLimits:
+class AddressLimits(Struct, frozen=True):
     """-1 stands for "no limit". Bytes are those of bodies and properties, as queues store them."""
 
     bytes_max: int = -1
@@ -75,8 +75,7 @@ def _beyond(limit: int, more: int) -> int:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Key:
+class Key(Struct, frozen=True):
     """One key: the field that it sets, what is allowed, and the sentence about that."""
 
     name: str

@@ -7,9 +7,10 @@
 Each part is percent-encoded by RFC 3986. The default exchange has no address: its queues have.
 """
 
-from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote, unquote_to_bytes
+
+from msgspec import Struct
 
 from warren.wire.amqp10.errors import Condition, ProtocolError, Scope
 
@@ -18,8 +19,7 @@ EXCHANGES: Final = "/exchanges/"
 HEX: Final = frozenset("0123456789abcdefABCDEF")
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(Struct, frozen=True):
     """Where messages go: exchange "" and the queue's name for a queue."""
 
     exchange: str

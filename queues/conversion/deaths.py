@@ -11,8 +11,10 @@ history is none.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from queues.conversion.values import MS
 from warren.wire.amqp091 import values as v091
@@ -24,8 +26,7 @@ UINT_MAX: Final = 0xFFFFFFFF
 COUNT_MAX: Final = (1 << 63) - 1
 
 
-@dataclass(frozen=True, slots=True)
-class Death:
+class Death(Struct, frozen=True):
     """How often a message died in one queue for one reason."""
 
     queue: str

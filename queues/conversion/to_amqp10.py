@@ -5,10 +5,11 @@ tables and arrays, which those may not hold. BCC is never carried over. The body
 section, unless its `type` says that it holds sections of AMQP 1.0 already and it does.
 """
 
-from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote
 from uuid import UUID
+
+from msgspec import Struct
 
 from queues.conversion.addresses import QUEUES
 from queues.conversion.deaths import X_DEATH, X_OPT_DEATHS, annotation_of, deaths_091
@@ -28,8 +29,7 @@ TTL_MAX: Final = 0xFFFFFFFF
 PRIORITY_MAX: Final = 255
 
 
-@dataclass(slots=True)
-class Message10:
+class Message10(Struct):
     """What the broker may change (header, annotations), and the bare message, encoded."""
 
     header: Header

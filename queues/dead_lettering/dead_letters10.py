@@ -11,8 +11,9 @@ can have these. A message that cannot be read (it was checked when it came in) b
 its own.
 """
 
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from queues.conversion.chunks import names_for, names_of
 from queues.conversion.deaths import X_OPT_DEATHS, Death, annotation_of, deaths_10, with_death
@@ -35,8 +36,7 @@ LAST: Final = "x-last-death-"
 PLACES: Final = ("exchange", "queue", "reason")
 
 
-@dataclass(frozen=True, slots=True)
-class DeadLetter10:
+class DeadLetter10(Struct, frozen=True):
     """One dead letter and where it is to go."""
 
     chunk: Chunk

@@ -6,9 +6,10 @@ the machine's number is for it.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final
+
+from msgspec import Struct
 
 from queues.machine.address_settings import MILLI, RATE_MAX, AddressSettings
 from queues.machine.message_groups import BUCKETS_MAX
@@ -41,8 +42,7 @@ COPIES_EXCLUDE: Final = {
 Convert = Callable[[object], int | str | None]
 
 
-@dataclass(frozen=True, slots=True)
-class AddressKey:
+class AddressKey(Struct, frozen=True):
     """One key."""
 
     name: str

@@ -4,8 +4,9 @@ Modes and their rules are those of RabbitMQ's mirrored classic queues; nodes are
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from queues.definitions.arguments import brief_term, cut
 
@@ -86,8 +87,7 @@ def _term(value: object) -> str:
     return brief_term(value)
 
 
-@dataclass(frozen=True, slots=True)
-class MirrorPolicy:
+class MirrorPolicy(Struct, frozen=True):
     """What a policy says about the mirrors of a queue. `count` with the leader; `nodes` by name."""
 
     mode: str
@@ -124,8 +124,7 @@ def mirror_policy(settings: Mapping[str, object], synchronises: bool) -> MirrorP
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(Struct, frozen=True):
     """The members that a queue is to have, in no order of their joining."""
 
     leader: int

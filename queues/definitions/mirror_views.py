@@ -5,14 +5,14 @@ proposer saw, and refused if another one came first.
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from queues.definitions.mirror_policy import Wanted
 from raft.ring_view import RingView, successor
 
 
-@dataclass(frozen=True, slots=True)
-class LeaderReport:
+class LeaderReport(Struct, frozen=True):
     """What the leader of the present view says: a member to be declared synchronised or partial
     (0: none), and whether it needs a new term, for it has restarted."""
 

@@ -9,10 +9,10 @@ declared or a policy changes, never per message.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
+from msgspec import Struct, field
 
 from queues.definitions.broker_objects import Policy
 from queues.definitions.expressions import compiled_or_none
@@ -40,8 +40,7 @@ NOT_ARGUMENTS: Final = ("alternate-exchange",)  # the same without `x-`
 _DECODE: Final = msgspec.json.Decoder(dict[str, object]).decode
 
 
-@dataclass(frozen=True, slots=True)
-class Effective:
+class Effective(Struct, frozen=True):
     """What holds for one object. `definition` is of both together.
 
     `warnings` names the keys that have no effect; `definition` is without them.

@@ -4,8 +4,9 @@ Arguments that are not in the table are taken and kept as they are.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from queues.addresses.limits import KEYS as LIMIT_KEYS
 from queues.addresses.limits import Key, together_fault
@@ -43,8 +44,7 @@ Reason = str | None  # why a value is refused, as a term; None: it is fine
 Check = Callable[[object, dict[str, object]], Reason]
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(Struct, frozen=True):
     """One argument: the check of its value and the queue types that know it."""
 
     name: str

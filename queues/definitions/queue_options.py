@@ -5,8 +5,9 @@ nothing
 here reads has no effect on a single node: leader locators, group sizes, in-memory limits.
 """
 
-from dataclasses import dataclass
 from typing import Final, final
+
+from msgspec import Struct
 
 from queues.dead_lettering.dead_letters import DeadLetterRule
 from queues.definitions.address_keys import ATTEMPTS, COPIES, RING, address_settings
@@ -46,8 +47,7 @@ DELAY_TYPES: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class QueueDefaults:
+class QueueDefaults(Struct, frozen=True):
     """What holds where a queue says nothing."""
 
     consumer_timeout_ms: int = 1_800_000

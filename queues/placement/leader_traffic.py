@@ -12,8 +12,9 @@ Told the time in milliseconds that do not jump. No I/O. Not compiled: asked ever
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 KEY: Final = "leader-follows-traffic"
 OFF: Final = "off"
@@ -33,8 +34,7 @@ def mode_of(definition: Mapping[str, object]) -> str:
     return found if isinstance(found, str) and found in MODES else OFF
 
 
-@dataclass(frozen=True, slots=True)
-class Bounds:
+class Bounds(Struct, frozen=True):
     """What is set for all queues."""
 
     share_percent: int = 60
@@ -47,8 +47,7 @@ class Bounds:
         return max(SPAN_MS_MIN, self.time_ms // SAMPLES)
 
 
-@dataclass(frozen=True, slots=True)
-class Advice:
+class Advice(Struct, frozen=True):
     """The leader should be on `target`, which carries so much of the traffic since then."""
 
     target: int

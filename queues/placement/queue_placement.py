@@ -14,8 +14,9 @@ Pure: lots are drawn from the `Lots` that are handed in. Not compiled: asked onc
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeVar
+
+from msgspec import Struct
 
 from queues.definitions.members import Member
 
@@ -34,8 +35,7 @@ class Lots(Protocol):
     def shuffle(self, x: list[Any], /) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(Struct, frozen=True):
     """One node, as placement sees it."""
 
     member: Member
@@ -53,8 +53,7 @@ class Candidate:
         return self.is_running and not self.member.draining
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(Struct, frozen=True):
     """Members of a new quorum queue. The leader begins on the first one."""
 
     members: tuple[int, ...]

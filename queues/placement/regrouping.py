@@ -13,9 +13,10 @@ with a part of them.
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
+
+from msgspec import Struct
 
 from queues.placement.queue_placement import Candidate, Lots, add_member, host_of
 
@@ -27,8 +28,7 @@ NOT_RUNNING: Final = "the node is not running"
 DRAINING: Final = "the node is in maintenance"
 
 
-@dataclass(frozen=True, slots=True)
-class GroupView:
+class GroupView(Struct, frozen=True):
     """One quorum queue. `online`: those of its members whose node runs."""
 
     uid: int
@@ -43,8 +43,7 @@ class GroupView:
         return is_majority(self.online, self.members)
 
 
-@dataclass(frozen=True, slots=True)
-class Move:
+class Move(Struct, frozen=True):
     """The leader of a queue is to be another member."""
 
     uid: int
@@ -52,16 +51,14 @@ class Move:
     target: int
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(Struct, frozen=True):
     """The queue is to have these members; one more or one less than before."""
 
     uid: int
     members: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(Struct, frozen=True):
     """Nothing is to be done, and why."""
 
     reason: str

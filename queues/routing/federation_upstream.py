@@ -7,8 +7,9 @@ adds `cluster-id`, so that clusters of one name are distinct.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from queues.definitions.broker_objects import Binding
 from queues.routing.content import Content
@@ -22,8 +23,7 @@ DOWNSTREAM_VHOST: Final = "x-downstream-vhost"
 DOWNSTREAM_ID: Final = "x-downstream-cluster-id"
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """A vhost of a cluster. `cluster_id` "": unknown, as with RabbitMQ."""
 
     cluster: str

@@ -1,9 +1,10 @@
 """The kinds of exchange there are. A new kind is a class that keeps `Kind`, and a row here."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, Protocol
+
+from msgspec import Struct
 
 from queues.definitions.broker_objects import Binding, Destination
 from queues.routing import consistent_hash, federation_upstream, headers, random_one
@@ -43,8 +44,7 @@ class Kind(Protocol):
     def is_empty(self) -> bool: ...
 
 
-@dataclass(frozen=True, slots=True)
-class KindRow:
+class KindRow(Struct, frozen=True):
     """How to make a kind from the arguments of the exchange, and why there is no exchange with
     such arguments, and no such binding from one: the refusal's sentence, or None."""
 

@@ -8,10 +8,10 @@ offset. Reads only its state and its commands; no I/O.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
+from msgspec import Struct, field
 
 from queues.machine.commands import (
     Command,
@@ -57,8 +57,7 @@ class MachineState(msgspec.Struct, frozen=True, array_like=True):
     duplicates: DuplicatesState = (0, b"")
 
 
-@dataclass(slots=True)
-class Outcome:
+class Outcome(Struct):
     """What an entry has brought about."""
 
     now_ms: int  # never lower than that of an earlier entry

@@ -13,7 +13,6 @@ MessagePack of the rows that are added and the offset before which rows go. No I
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from struct import Struct
 from typing import Final, TypeVar
 
@@ -88,8 +87,7 @@ def row_of(segment: OffloadedSegment) -> OffloadedRow:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class OffloadStatus:
+class OffloadStatus(msgspec.Struct, frozen=True):
     """What operators see of it."""
 
     uploaded_count: int = 0  # by this member, since its node has started

@@ -1,8 +1,9 @@
 """Where a consumer of a stream begins: `x-stream-offset`, `rabbitmq:stream-offset-spec`. No I/O."""
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final
+
+from msgspec import Struct
 
 from queues.streams.filtering import StreamFilter
 
@@ -30,8 +31,7 @@ class Start(Enum):
     AGE = "age"  # the first chunk that is not older than so many milliseconds
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetSpec:
+class OffsetSpec(Struct, frozen=True):
     """Where a consumer begins, and what it wants of what follows."""
 
     start: Start

@@ -1,8 +1,9 @@
 """What arguments and policies say of a stream."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from queues.streams.offsets import interval_ms
 
@@ -11,8 +12,7 @@ FILTER_BYTES: Final = 16
 UNLIMITED: Final = -1
 
 
-@dataclass(frozen=True, slots=True)
-class StreamSettings:
+class StreamSettings(Struct, frozen=True):
     bytes_max: int = UNLIMITED
     age_max_ms: int = UNLIMITED
     segment_bytes: int = SEGMENT_BYTES

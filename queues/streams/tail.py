@@ -2,8 +2,9 @@
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from queues.message import Chunk
 
@@ -12,8 +13,7 @@ ENCODED_MAX: Final = 8  # chunks
 Run = tuple[int, Chunk, int]  # offset of the first message, messages, time of their entry
 
 
-@dataclass(frozen=True, slots=True)
-class EncodedChunk:
+class EncodedChunk(Struct, frozen=True):
     """Messages as subscribers of the stream protocol get them."""
 
     first_offset: int

@@ -7,8 +7,9 @@ answer from the stream's leader behind everything that was stored before them on
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from queues.machine.commands import (
     NAME_BYTES_MAX,
@@ -29,8 +30,7 @@ Answered = Callable[
 ]  # the number; None: nothing is stored, or the stream is gone
 
 
-@dataclass(slots=True)
-class Query:
+class Query(Struct):
     subject: int
     name: bytes
     done: Answered

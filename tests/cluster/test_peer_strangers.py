@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from tests.cluster.peer_nodes import (
     LOOPBACK,
@@ -145,7 +146,7 @@ def test_another_version_is_refused_before_the_proof(caplog: pytest.LogCaptureFi
 
 def test_strangers_that_are_silent_or_slow_are_sent_away_in_time() -> None:
     async def story() -> None:
-        settings = replace(QUICK, handshake_timeout_ms=300)
+        settings = structs.replace(QUICK, handshake_timeout_ms=300)
         async with Member(identity(2), settings) as two:
             loop = asyncio.get_running_loop()
             began = loop.time()
@@ -169,7 +170,7 @@ def test_strangers_that_are_silent_or_slow_are_sent_away_in_time() -> None:
 
 def test_strangers_of_one_host_are_limited_in_number(caplog: pytest.LogCaptureFixture) -> None:
     async def story() -> None:
-        settings = replace(QUICK, handshake_timeout_ms=10_000, strangers_per_host_max=4)
+        settings = structs.replace(QUICK, handshake_timeout_ms=10_000, strangers_per_host_max=4)
         async with Member(identity(1)) as one, Member(identity(2), settings) as two:
             silent = [RawPeer(two.port) for _ in range(4)]
             for each in silent:
@@ -384,7 +385,7 @@ def test_a_message_before_both_connections_stand_is_refused() -> None:
 
 def test_a_peer_that_falls_silent_is_given_up() -> None:
     async def story() -> None:
-        settings = replace(QUICK, silence_ms=200)
+        settings = structs.replace(QUICK, silence_ms=200)
         async with Member(identity(2), settings) as two:
             control, bulk = await linked(two)
             await two.user.until(lambda: two.user.count("lost") == 1, seconds=5)
@@ -397,7 +398,7 @@ def test_a_peer_that_falls_silent_is_given_up() -> None:
 
 def test_a_control_connection_without_its_bulk_connection_does_not_stay() -> None:
     async def story() -> None:
-        settings = replace(QUICK, connect_timeout_ms=50, handshake_timeout_ms=100)
+        settings = structs.replace(QUICK, connect_timeout_ms=50, handshake_timeout_ms=100)
         async with Member(identity(2), settings) as two:
             two.links.add_peer(1, LOOPBACK, free_port())
             async with RawPeer(two.port) as control:

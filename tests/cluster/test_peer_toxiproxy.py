@@ -9,10 +9,10 @@ import asyncio
 import os
 import struct
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import replace
 from random import Random
 
 import pytest
+from msgspec.structs import replace
 
 from node.cluster.peering.link_settings import LinkSettings
 from tests.cluster.peer_nodes import LOOPBACK, QUICK, Member, free_port, identity, run

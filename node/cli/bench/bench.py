@@ -15,11 +15,12 @@ import socket
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, TextIO
 
 import uvloop
+from msgspec import Struct
+from msgspec.structs import replace
 
 from node.cli.bench import overview as bench_overview
 from node.cli.bench.arguments import (
@@ -52,8 +53,7 @@ EXIT_INTERRUPTED: Final = 130
 COLUMNS: Final = ("broker", "protocol", "link", "queue", "messages", "per_s", "share_of_alone")
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
+class Result(Struct, frozen=True):
     """One load on one broker over one connection of each protocol."""
 
     broker: str  # HOST:PORT

@@ -6,9 +6,10 @@ nothing else: sessions in AMQP 1.0, channels in AMQP 0-9-1.
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 from urllib.parse import quote
+
+from msgspec import Struct
 
 from node.cli.bench.arguments import AMQP_091, AMQP_10
 from warren.client import Connection as Connection10
@@ -17,8 +18,7 @@ from warren.client import Outcome, amqp091
 from warren.client import connect as connect10
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """A broker, and who logs in."""
 
     host: str

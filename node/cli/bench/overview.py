@@ -7,9 +7,10 @@ messages, with and without a consumer, and one message at a time for latency.
 import asyncio
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
+
+from msgspec import Struct
 
 from node.cli.bench.arguments import AMQP_091, AMQP_10
 from node.cli.bench.links import Publisher, Side
@@ -27,8 +28,7 @@ CREDIT: Final = 1_000
 QUEUE: Final = "warren-bench-overview"
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
+class Shape(Struct, frozen=True):
     """One row of the table."""
 
     name: str
@@ -59,8 +59,7 @@ COLUMNS: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Figures:
+class Figures(Struct, frozen=True):
     """What one shape reached."""
 
     shape: Shape

@@ -10,9 +10,10 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
+
+from msgspec import Struct, field
 
 from node.cli.bench.arguments import ONE_SENDER_ONE_RECEIVER, TWO_SENDERS
 from node.cli.bench.links import Consumer, Publisher, Side
@@ -24,8 +25,7 @@ FILL_BATCH: Final = 1_000
 LOOK_S: Final = 0.25  # between two looks at the counts
 
 
-@dataclass(frozen=True, slots=True)
-class Load:
+class Load(Struct, frozen=True):
     """What to run, on each side."""
 
     shape: str
@@ -39,8 +39,7 @@ class Load:
     parts: tuple[str, ...] = ("fast", "slow")  # which of the two links
 
 
-@dataclass(slots=True)
-class Link:
+class Link(Struct):
     """One link, and what went over it."""
 
     protocol: str
@@ -55,8 +54,7 @@ class Link:
     series: list[int] = field(default_factory=list)  # counts at each look
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
+class Measured(Struct, frozen=True):
     """What all links did in the same time."""
 
     links: list[Link]

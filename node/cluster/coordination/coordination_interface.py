@@ -10,22 +10,21 @@ is ever given to two holders.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 OnHeld = Callable[[int | None], None]  # the fencing number of this node's hold; None: it is over
 
 
-@dataclass(frozen=True, slots=True)
-class Holding:
+class Holding(Struct, frozen=True):
     """Who has a job."""
 
     member: int
     fencing: int  # higher with each new holder
 
 
-@dataclass(frozen=True, slots=True)
-class Load:
+class Load(Struct, frozen=True):
     """Of one node, as it told with its last beat."""
 
     leaders: int = 0  # groups and classic queues that it leads

@@ -10,10 +10,10 @@ Limits: JOBS_MAX jobs, NAME_BYTES_MAX for the name of one; what goes beyond is p
 names are sent by members of the cluster alone.
 """
 
-from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 import msgspec
+from msgspec import Struct, field
 
 from node.cluster.coordination.coordination_interface import Holding, Load
 
@@ -76,8 +76,7 @@ class Rows(msgspec.Struct, frozen=True, array_like=True):
     nodes: list[NodeRow]
 
 
-@dataclass(slots=True)
-class Job:
+class Job(Struct):
     """Invariant: the holder does not wait, and no member waits twice."""
 
     holder: int
@@ -85,8 +84,7 @@ class Job:
     waiting: list[int] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class Node:
+class Node(Struct):
     """`silent`: by other node, how many beats it has had since this one's last."""
 
     beat: Beat | None = None

@@ -9,12 +9,12 @@ needs not to happen: that a majority of the list lose their data directories at 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from hashlib import sha256
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True)
-class Word:
+
+class Word(Struct, frozen=True):
     """What a seed says of itself when it is asked."""
 
     address: str  # as in the founding list
@@ -23,31 +23,27 @@ class Word:
     list_digest: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(Struct, frozen=True):
     """Ask again in a while."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(Struct, frozen=True):
     """Take part in the founding: this node is voter `member` of 1..`voter_count`."""
 
     member: int
     voter_count: int
 
 
-@dataclass(frozen=True, slots=True)
-class Join:
+class Join(Struct, frozen=True):
     """Ask to be taken in by this seed, which is a member of that cluster."""
 
     address: str
     cluster_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class Refuse:
+class Refuse(Struct, frozen=True):
     """Something is configured wrong: the node must not go on."""
 
     reason: str

@@ -17,12 +17,11 @@ something fails, the queue it failed for has the reason in its row, and the othe
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
-from dataclasses import replace as replace_group
 from itertools import islice
 from random import Random
 from typing import Any, Final, Protocol, TypeVar
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from node.cluster.queues.cluster_snapshot import Chosen, ClusterSnapshot, placement_tag
@@ -100,8 +99,7 @@ class Asking(Protocol):
     ) -> list[Any]: ...
 
 
-@dataclass(frozen=True, slots=True)
-class QueueResult:
+class QueueResult(Struct, frozen=True):
     """What became of one queue."""
 
     vhost: str
@@ -386,7 +384,7 @@ class Membership:
         if row is None or not row.voters:
             return group
         online = frozenset(each for each in row.voters if self.cluster_snapshot.is_running(each))
-        return replace_group(group, members=row.voters, online=online)
+        return replace(group, members=row.voters, online=online)
 
     def is_definitions_critical(self, node: int) -> bool:
         """Whether the definitions could not be changed any more without that node."""

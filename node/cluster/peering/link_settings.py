@@ -1,8 +1,9 @@
 """What can be set of the links to other nodes."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct, field
 
 from warren.wire.peer.connection import MESSAGE_BYTES_MAX, PEER_BYTES_MAX
 
@@ -14,8 +15,7 @@ BULK_BEATS_APART: Final = 10  # the bulk connection beats so much more seldom, a
 Target = tuple[str, int]  # host and port
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LinkSettings:
+class LinkSettings(Struct, frozen=True, kw_only=True):
     """Times, and limits that bound what others can make this node do."""
 
     beat_interval_ms: int = 100

@@ -4,8 +4,9 @@
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
+
+from msgspec import Struct, field
 
 from queues.streams.member import StreamMember
 from raft.status import LEADER, ROLE_NAMES
@@ -23,8 +24,7 @@ STREAM: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupRow:
+class GroupRow(Struct, frozen=True, kw_only=True):
     """One member of one group, on its own node."""
 
     state: str  # leader, follower, candidate, ...

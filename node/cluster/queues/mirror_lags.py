@@ -7,8 +7,9 @@ Gets the time; no I/O.
 
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
 
 from node.events.logs import ids_of
 from queues.definitions.broker_objects import Queue
@@ -19,8 +20,7 @@ SLOW_MS: Final = 500
 QUIET_MS: Final = 5000
 
 
-@dataclass(slots=True)
-class _Wait:
+class _Wait(Struct):
     """For a mirror to acknowledge an entry; `member`: its node."""
 
     member: int
@@ -28,16 +28,14 @@ class _Wait:
     since_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class Lag:
+class Lag(Struct, frozen=True):
     """How long an acknowledgement took, or has taken so far, and when that was seen."""
 
     lag_ms: int
     seen_ms: int
 
 
-@dataclass(slots=True)
-class SlowNode:
+class SlowNode(Struct):
     """Mirrors of one node that are slow, by the uid of the queue."""
 
     queue: str  # one of them, for the operator

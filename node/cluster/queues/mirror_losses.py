@@ -10,8 +10,9 @@ came after it and are missing do not.
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, Protocol
+
+from msgspec import Struct
 
 from node.events.logs import ids_of
 from queues.definitions.broker_objects import Queue
@@ -23,8 +24,7 @@ ASK_MS: Final = 1000
 EVENT: Final = "queue.mirror.promoted.unsynchronised"
 
 
-@dataclass(frozen=True, slots=True)
-class Length:
+class Length(Struct, frozen=True):
     """Of a leader: how many messages the queue has, and the sequence number of the next one."""
 
     count: int

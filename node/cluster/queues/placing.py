@@ -7,7 +7,6 @@ where their connection is. What operators should know (members that share a mach
 for each text. Only `BrokerDefinitions.propose` calls it.
 """
 
-import dataclasses
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
@@ -172,7 +171,7 @@ class Load:
     def took(self, leader: int, members: tuple[int, ...] = ()) -> None:
         """A queue was placed there."""
         self._counted = [
-            dataclasses.replace(
+            replace(
                 each,
                 leader_count=each.leader_count + (each.id == leader),
                 member_count=each.member_count + (each.id in members),

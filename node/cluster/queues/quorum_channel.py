@@ -27,8 +27,9 @@ leads after it, says that it has committed a configuration without them.
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from node.cluster.queues.group_member import GroupMember
 from node.cluster.queues.mirrors import Mirrors

@@ -20,9 +20,10 @@ Told the time by `tick`, about once a second; looks at QUEUES_A_TICK queues at m
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
 
 from node.cluster.coordination.coordination_interface import Coordination
 from node.cluster.membership.member_changes import Membership, Refused
@@ -53,8 +54,7 @@ URGENT_MS: Final = 30_000  # after a node has become a member, or none any more
 NEVER_MS: Final = 1 << 62
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
+class Rules(Struct, frozen=True):
     """What is set on the node. Times in milliseconds."""
 
     is_on: bool = True

@@ -27,8 +27,9 @@ to confirm is lost when it hears of this. Owns nothing. Not compiled.
 
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Protocol
+
+from msgspec import Struct
 
 from node.cluster.membership.member_changes import GROUP, Membership, Refused, numbers, reached
 from node.cluster.queues.log_groups import VOTER, GroupRow, Groups
@@ -86,8 +87,7 @@ class Alone(Protocol):
         """See `raft.host.RaftHost.renew`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Recovered:
+class Recovered(Struct, frozen=True):
     """What was done."""
 
     vhost: str

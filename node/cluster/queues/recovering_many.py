@@ -13,8 +13,9 @@ Takes which queues; gives a row for each without a leader. Owns nothing. Not com
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, Protocol
+
+from msgspec import Struct
 
 from node.cluster.membership.member_changes import GROUP, Asking, Membership, Refused, gathered
 from node.cluster.queues.cluster_snapshot import Chosen
@@ -35,8 +36,7 @@ class OneByOne(Protocol):
         """Go on with the member on that node. Refused says why not."""
 
 
-@dataclass(frozen=True, slots=True)
-class QueueRecovery:
+class QueueRecovery(Struct, frozen=True):
     """What became of one queue."""
 
     vhost: str

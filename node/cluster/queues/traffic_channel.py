@@ -21,8 +21,9 @@ refused, or fails, is asked for again with a later sample. No I/O. Not compiled.
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Protocol
+
+from msgspec import Struct
 
 from node.cluster.coordination.coordination_interface import Coordination
 from node.cluster.membership.member_changes import HANDED_OVER_S, Membership, numbers
@@ -70,8 +71,7 @@ class Asking(Protocol):
     ) -> Mapping[int, list[Any] | None]: ...
 
 
-@dataclass(frozen=True, slots=True)
-class TrafficParts:
+class TrafficParts(Struct, frozen=True):
     """What it stands on."""
 
     membership: Membership

@@ -11,9 +11,11 @@ Owns no task but those of its parts; `stop` ends them.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from random import Random
 from typing import TYPE_CHECKING, Final, Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from node.cluster.cluster_interfaces import ALARMS, STATUS, Peers
 from node.cluster.coordination.coordination_interface import Coordination
@@ -46,8 +48,7 @@ MINORITY: Final = "minority"
 CRASHED: Final = "crashed"
 
 
-@dataclass(frozen=True, slots=True)
-class ServiceParts:
+class ServiceParts(Struct, frozen=True):
     """What the parts stand on; one value for each seam."""
 
     peers: Peers

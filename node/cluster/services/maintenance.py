@@ -14,8 +14,9 @@ again: a drain that failed half-way is repeated, or revived.
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
 from typing import Any, Final, Protocol
+
+from msgspec import Struct
 
 from node.cluster.membership.member_changes import Asking, Membership, Refused, every_queue, reached
 from node.cluster.services.status_channel import NoAnswer, Unanswerable
@@ -55,8 +56,7 @@ class Clients(Protocol):
         """For health checks and listings."""
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(Struct, frozen=True):
     """What a drain has done."""
 
     connections: int = 0

@@ -5,16 +5,16 @@ members of the cluster are and which of them this node can reach.
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Final, Literal
+
+from msgspec import Struct
 
 Strategy = Literal["pause_minority", "pause_if_all_down", "autoheal", "ignore"]
 PAUSE_MINORITY: Final = "pause_minority"
 PAUSE_IF_ALL_DOWN: Final = "pause_if_all_down"
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionRule:
+class PartitionRule(Struct, frozen=True):
     """`listed`: names of the nodes of `pause_if_all_down`."""
 
     strategy: Strategy

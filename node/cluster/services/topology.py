@@ -1,13 +1,13 @@
 """Who serves a queue and where, as both management interfaces tell it. Pure."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from node.cluster.services.whereis import RUNNING, Place, WhereIs
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopologyMember:
+class TopologyMember(Struct, frozen=True, kw_only=True):
     """One node that has the queue."""
 
     node: str
@@ -18,8 +18,7 @@ class TopologyMember:
     zone: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Topology:
+class Topology(Struct, frozen=True, kw_only=True):
     """`suggestions`: where else to connect, the best first, so as to be at the leader."""
 
     leader: str | None

@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+from msgspec import Struct
+
 from node.cluster.coordination.coordination_interface import Load
 from queues.definitions.broker_objects import Queue
 
@@ -31,8 +33,7 @@ class Place:
     lags: Mapping[str, int] = field(default_factory=dict, compare=False)
 
 
-@dataclass(frozen=True, slots=True)
-class NodePlace:
+class NodePlace(Struct, frozen=True):
     """Of one node, as clients see it."""
 
     name: str

@@ -1,8 +1,8 @@
 """Queues: /api/queues, by vhost and name; PUT declares, DELETE deletes, contents are purged."""
 
-from dataclasses import asdict
 from typing import Final
 
+import msgspec
 from aiohttp import web
 
 from node.cluster.membership.member_changes import Refused
@@ -99,7 +99,7 @@ class Queues:
         found = self._context.view.topology(vhost, request.match_info["queue"])
         if found is None:
             raise ApiError.not_found()
-        return object_reply(request, asdict(found))
+        return object_reply(request, msgspec.to_builtins(found))
 
     async def declare(self, request: web.Request) -> web.Response:
         actor = acting(self._context, request)

@@ -8,8 +8,9 @@ into one array for each family. 10,000 queues with 20 families take 2 MB while a
 import asyncio
 from array import array
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
+
+from msgspec import Struct
 
 from node.management.metrics.text import Family, Row
 
@@ -19,8 +20,7 @@ K = TypeVar("K")
 SLICE: Final = 200  # objects between two turns of the loop; 5 to 10 ms
 
 
-@dataclass(frozen=True, slots=True)
-class Column(Generic[S]):
+class Column(Struct, Generic[S], frozen=True):
     """A family with a sample for each object. `in_sum`: whether sums over objects mean anything."""
 
     name: str

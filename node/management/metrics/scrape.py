@@ -7,8 +7,9 @@ Objects are looked at in slices (`metrics.columns`), before the first family is 
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final, TypeVar
+
+from msgspec import Struct
 
 from node.auth.login_checks import LoginChecks
 from node.management.metrics import node_families as of_node
@@ -58,8 +59,7 @@ GROUPS: Final = frozenset(
 ) | {RA, AGE, LOG, *EMPTY}
 
 
-@dataclass(frozen=True, slots=True)
-class Scrape:
+class Scrape(Struct, frozen=True):
     """See the module."""
 
     view: BrokerView

@@ -9,8 +9,9 @@ twice. `rows` are samples: what follows the family's name (labels, for a histogr
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 GAUGE: Final = "gauge"
 COUNTER: Final = "counter"
@@ -20,8 +21,7 @@ CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 Row = tuple[str, float]
 
 
-@dataclass(frozen=True, slots=True)
-class Family:
+class Family(Struct, frozen=True):
     """See the module. The name of a counter ends in `_total`."""
 
     name: str

@@ -6,15 +6,15 @@ slices. Read on the loop; nothing here waits, counts, or keeps anything between 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Protocol
+
+from msgspec import Struct, field
 
 from node.management.rows.view import HistogramView
 from queues.addresses.limits import AddressLimits
 
 
-@dataclass(frozen=True, slots=True)
-class QueueSample:
+class QueueSample(Struct, frozen=True):
     """A queue that this node leads, or has. Counts are since it was made or the node started."""
 
     uid: int
@@ -42,8 +42,7 @@ class QueueSample:
     next_seq: int = 1  # that the next one gets
 
 
-@dataclass(frozen=True, slots=True)
-class MemberSample:
+class MemberSample(Struct, frozen=True):
     """This node's member of a quorum queue's log group."""
 
     vhost: str
@@ -56,8 +55,7 @@ class MemberSample:
     written_index: int
 
 
-@dataclass(frozen=True, slots=True)
-class ChannelSample:
+class ChannelSample(Struct, frozen=True):
     """A channel, or a session of AMQP 1.0."""
 
     connection: str
@@ -82,8 +80,7 @@ class ChannelSample:
     acked: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class TrafficView:
+class TrafficView(Struct, frozen=True):
     """What the node as a whole has done since it started."""
 
     handed_bytes: int = 0  # of messages given to queues, once for each of them
@@ -96,8 +93,7 @@ class TrafficView:
     confirms: Mapping[str, HistogramView] = field(default_factory=dict)  # by queue type; seconds
 
 
-@dataclass(frozen=True, slots=True)
-class RaftView:
+class RaftView(Struct, frozen=True):
     """The log groups of the node: `counters` by the name that the metric has, since the start."""
 
     groups: int = 0
@@ -105,8 +101,7 @@ class RaftView:
     counters: Mapping[str, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class WaitView:
+class WaitView(Struct, frozen=True):
     """How long actors of one kind were held back by those of another."""
 
     held_back: str
@@ -115,8 +110,7 @@ class WaitView:
     times: int
 
 
-@dataclass(frozen=True, slots=True)
-class EdgeView:
+class EdgeView(Struct, frozen=True):
     """Who is, or was, held back by whom, on this node."""
 
     kind: str
@@ -129,8 +123,7 @@ class EdgeView:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class AddressView:
+class AddressView(Struct, frozen=True):
     """An address with limits. Counts are of publishers of this node."""
 
     vhost: str

@@ -5,10 +5,10 @@ on the node that has them; a list that is sorted by a column has its values of a
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Final
 
 from aiohttp import web
+from msgspec.structs import replace
 
 from node.management.access import Context, asked_vhosts, caller_of, not_authorized
 from node.management.replies import ApiError

@@ -7,14 +7,14 @@ channels, links that consume as consumers.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
+
+from msgspec import Struct, field
 
 Key: TypeAlias = tuple[str, int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Chosen:
+class Chosen(Struct, frozen=True):
     """Which of them; "": any. A queue is one of `vhost`."""
 
     vhost: str = ""
@@ -24,8 +24,7 @@ class Chosen:
     protocol: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PeerOfRow:
+class PeerOfRow(Struct, frozen=True, kw_only=True):
     """Whose channel or consumer it is."""
 
     connection: str
@@ -38,8 +37,7 @@ class PeerOfRow:
     protocol: str  # "AMQP 0-9-1" or "AMQP 1-0", after "Web " over WebSocket
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChannelView:
+class ChannelView(Struct, frozen=True, kw_only=True):
     """One channel, or session of AMQP 1.0. Counts are since it was opened."""
 
     peer: PeerOfRow
@@ -56,8 +54,7 @@ class ChannelView:
     stats: tuple[int, ...] = ()  # in the order of `rates.CHANNEL_STATS`
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConsumerView:
+class ConsumerView(Struct, frozen=True, kw_only=True):
     """One consumer, or link of AMQP 1.0 that consumes."""
 
     peer: PeerOfRow
@@ -75,8 +72,7 @@ class ConsumerView:
     timeout_ms: int = 0  # in which a delivery is to be settled; 0: for ever
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SubscriptionView:
+class SubscriptionView(Struct, frozen=True, kw_only=True):
     """One subscription of the stream protocol."""
 
     peer: PeerOfRow
@@ -91,8 +87,7 @@ class SubscriptionView:
     properties: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StreamPublisherView:
+class StreamPublisherView(Struct, frozen=True, kw_only=True):
     """One publisher of the stream protocol."""
 
     peer: PeerOfRow

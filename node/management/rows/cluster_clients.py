@@ -10,8 +10,9 @@ sorted by a column of all. Who does not answer in time is left out.
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
-from dataclasses import astuple
 from typing import Any, Final, TypeAlias
+
+from msgspec.structs import astuple
 
 from node.cluster.services.status_channel import NoAnswer, StatusChannel
 from node.management.rows.client_rows import ClientRows

@@ -13,8 +13,9 @@ and behind these the details of their rates, which the node that leads them has.
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from node.cluster.services.cluster_services import Operating
 from node.cluster.services.status_channel import NoAnswer, Unanswerable

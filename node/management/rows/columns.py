@@ -4,10 +4,11 @@ Rows and the entries of the OpenAPI document are made of tables of these: a colu
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from operator import attrgetter
 from typing import Any, Generic, TypeVar
+
+from msgspec import Struct
 
 T = TypeVar("T")
 
@@ -31,8 +32,7 @@ class Kind(Enum):
     VHOST_METADATA = "vhost metadata"
 
 
-@dataclass(frozen=True, slots=True)
-class Column(Generic[T]):
+class Column(Struct, Generic[T], frozen=True):
     """`is_bare`: shown even where statistics are not (`disable_stats`)."""
 
     name: str

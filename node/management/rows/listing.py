@@ -8,12 +8,12 @@
 import asyncio
 import heapq
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from time import monotonic
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 from aiohttp import web
+from msgspec import Struct
 from multidict import MultiMapping
 
 from node.management.bodies import expression
@@ -34,8 +34,7 @@ NUMBERS: Final = (int, float)
 WRITE_SECONDS: Final = 30.0  # for a client to take one slice
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListQuery:
+class ListQuery(Struct, frozen=True, kw_only=True):
     """What the caller wants of a list. `page` 0: all of it."""
 
     page: int = 0

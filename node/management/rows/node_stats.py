@@ -1,8 +1,9 @@
 """What one node counts of messages, with its rates: for its row, and for the totals of all."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, Final, TypeAlias
+
+from msgspec.structs import replace
 
 from node.management.rows.node_rows import listener_rows, node_row
 from node.management.rows.rates import (

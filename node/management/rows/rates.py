@@ -11,9 +11,10 @@ compiled: used a few times a second, for the objects that are looked at.
 
 from array import array
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, TypeAlias
+
+from msgspec import Struct
 
 LENGTHS: Final = "lengths"  # what one range of a request is for
 MSG_RATES: Final = "msg_rates"
@@ -33,8 +34,7 @@ Row: TypeAlias = dict[str, Any]
 NO_RANGES: Final[Ranges] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(Struct, frozen=True):
     """One number of an object. `inside`: where the row has it; "": at its top."""
 
     name: str

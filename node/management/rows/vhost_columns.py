@@ -1,7 +1,8 @@
 """The columns of vhosts."""
 
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from node.management.rows.columns import Column, Kind
 from node.management.rows.columns import field_column as _of
@@ -11,8 +12,7 @@ from queues.definitions.broker_objects import VhostEntry
 from queues.definitions.queue_arguments import CLASSIC
 
 
-@dataclass(frozen=True, slots=True)
-class DefinedVhost:
+class DefinedVhost(Struct, frozen=True):
     """A vhost as it is defined, and what `node` counts of it."""
 
     entry: VhostEntry

@@ -5,17 +5,18 @@ so that a listing of many can be made in slices and no slice holds up the loop. 
 milliseconds since 1970; `arguments` and properties are as the client sent them.
 """
 
+import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Protocol
+
+from msgspec import Struct, field
 
 from node.cluster.services.topology import Topology
 from node.management.rows.client_view import ClientsView
 from node.tls.certificate import TlsPeer
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListenerView:
+class ListenerView(Struct, frozen=True, kw_only=True):
     """A port that is open. `protocol` is amqp, amqp/ssl, http, https or clustering."""
 
     protocol: str
@@ -23,8 +24,7 @@ class ListenerView:
     port: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HistogramView:
+class HistogramView(Struct, frozen=True, kw_only=True):
     """Counts by upper bound: `counts[i]` fell at or below `bounds[i]` and above the bound before.
 
     `counts` has one more, for all above the last bound.
@@ -35,8 +35,7 @@ class HistogramView:
     total: float = 0.0  # sum of all that was observed
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CorruptView:
+class CorruptView(Struct, frozen=True, kw_only=True):
     """A damaged place in the log that the start has met."""
 
     file: str
@@ -46,8 +45,7 @@ class CorruptView:
     reason: str = ""  # what is wrong with the file as a whole; "": a record is damaged
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecoveryView:
+class RecoveryView(Struct, frozen=True, kw_only=True):
     """What the start has met in the log."""
 
     clean: bool = True  # the stop before was in good order
@@ -55,8 +53,7 @@ class RecoveryView:
     corrupt: tuple[CorruptView, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PagingView:
+class PagingView(Struct, frozen=True, kw_only=True):
     """Bodies of messages in memory, and those in page files; counts are since the start."""
 
     body_bytes: int = 0
@@ -71,8 +68,7 @@ class PagingView:
     read_bytes: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogView:
+class LogView(Struct, frozen=True, kw_only=True):
     """The write-ahead log on disk, and what its upkeep has done since the start."""
 
     files: Mapping[str, int] = field(default_factory=dict)  # by kind: log, segment, reserve
@@ -84,8 +80,7 @@ class LogView:
     counters: Mapping[str, int] = field(default_factory=dict)  # warren_wal_NAME
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SlowMirrorsView:
+class SlowMirrorsView(Struct, frozen=True, kw_only=True):
     """Mirrors on another node that this node waits for, as their left neighbour."""
 
     node: str
@@ -94,8 +89,7 @@ class SlowMirrorsView:
     lag_ms: int  # the longest time that an acknowledgement takes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MirroringView:
+class MirroringView(Struct, frozen=True, kw_only=True):
     """Mirrored queues of this node; counts are since the start."""
 
     slow: tuple[SlowMirrorsView, ...] = ()
@@ -104,8 +98,7 @@ class MirroringView:
     lost_messages: int = 0  # by these promotions, as far as known
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StreamsView:
+class StreamsView(Struct, frozen=True, kw_only=True):
     """Streams of this node; counts are since the start."""
 
     segments: int = 0  # files
@@ -118,8 +111,7 @@ class StreamsView:
     store_fault: str = ""  # why the object store fails; empty: it does not
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeView:
+class NodeView(Struct, frozen=True, kw_only=True):
     """This node."""
 
     name: str
@@ -158,8 +150,7 @@ class NodeView:
     wal_sync_seconds: HistogramView = HistogramView()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TotalsView:
+class TotalsView(Struct, frozen=True, kw_only=True):
     """Sums over the node."""
 
     messages_ready: int = 0
@@ -173,8 +164,7 @@ class TotalsView:
     channels: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProtocolCounters:
+class ProtocolCounters(Struct, frozen=True, kw_only=True):
     """Since start, by protocol (amqp091, amqp10)."""
 
     protocol: str = "amqp091"
@@ -188,8 +178,7 @@ class ProtocolCounters:
     consumers: int = 0  # now
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeliveryCounters:
+class DeliveryCounters(Struct, frozen=True, kw_only=True):
     """Since start, by protocol and queue type."""
 
     protocol: str = "amqp091"
@@ -212,8 +201,7 @@ class DeliveryCounters:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PeerView:
+class PeerView(Struct, frozen=True, kw_only=True):
     """The link to one other node, since this one began."""
 
     node: str
@@ -224,8 +212,7 @@ class PeerView:
     losses: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CountersView:
+class CountersView(Struct, frozen=True, kw_only=True):
     """Everything counted since start."""
 
     protocols: tuple[ProtocolCounters, ...] = (ProtocolCounters(),)
@@ -252,8 +239,7 @@ class CountersView:
     peers: tuple[PeerView, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyView:
+class PolicyView(Struct, frozen=True, kw_only=True):
     """Names of the policies that hold for an object, and what both say together."""
 
     name: str | None = None
@@ -262,8 +248,7 @@ class PolicyView:
     warnings: tuple[str, ...] = ()  # of keys without effect
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueView:
+class QueueView(Struct, frozen=True, kw_only=True):
     """One queue. Counts of deliveries are since it was made or the node started."""
 
     vhost: str
@@ -315,8 +300,7 @@ class QueueView:
     idle_since_ms: int | None = None  # nothing was counted of it since then, as far as is known
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConnectionView:
+class ConnectionView(Struct, frozen=True, kw_only=True):
     """One client connection."""
 
     name: str
@@ -345,8 +329,7 @@ class ConnectionView:
     tls: TlsPeer | None = None  # None: without
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LinkView:
+class LinkView(Struct, frozen=True, kw_only=True):
     """One link of an AMQP 1.0 session; `incoming`: the client publishes."""
 
     incoming: bool
@@ -361,8 +344,7 @@ class LinkView:
     unconfirmed: int = 0  # messages of a publisher for which no new credit was granted yet
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionView:
+class SessionView(Struct, frozen=True, kw_only=True):
     """One AMQP 1.0 session."""
 
     channel: int
@@ -376,8 +358,7 @@ class SessionView:
     links: tuple[LinkView, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VhostView:
+class VhostView(Struct, frozen=True, kw_only=True):
     """One vhost. `running` is False when some of its queues could not be recovered."""
 
     name: str
@@ -387,8 +368,7 @@ class VhostView:
     stats: Sequence[int] = (0,) * 8  # sums of its queues, in the order of `rates.QUEUE_STATS`
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExchangeView:
+class ExchangeView(Struct, frozen=True, kw_only=True):
     """One exchange; '' is the default exchange."""
 
     vhost: str
@@ -401,8 +381,7 @@ class ExchangeView:
     policy: PolicyView = PolicyView()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BindingView:
+class BindingView(Struct, frozen=True, kw_only=True):
     """One binding. Those of the default exchange are not kept, and not asked for."""
 
     vhost: str
@@ -413,18 +392,17 @@ class BindingView:
     arguments: Mapping[str, object]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class UserView:
     """One user."""
 
     name: str
     tags: tuple[str, ...]
-    password_hash: str = field(repr=False)
+    password_hash: str = dataclasses.field(repr=False)
     hashing: str
 
 
-@dataclass(frozen=True, slots=True)
-class StreamTracking:
+class StreamTracking(Struct, frozen=True):
     """What a stream remembers by name: offsets of consumers, ids of publishers."""
 
     offsets: Mapping[str, int]

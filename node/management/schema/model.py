@@ -7,8 +7,9 @@ are unknown are ignored. Interpreted; loaded on request for the document.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
 
 Schema = dict[str, object]
 
@@ -28,8 +29,7 @@ POLICYMAKER: Final = "policymaker"
 ADMINISTRATOR: Final = "administrator"
 
 
-@dataclass(frozen=True, slots=True)
-class Query:
+class Query(Struct, frozen=True):
     """A parameter behind the question mark."""
 
     name: str
@@ -37,8 +37,7 @@ class Query:
     about: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Operation:
+class Operation(Struct, frozen=True, kw_only=True):
     """One method of one path. `path` is as in the router, without its expressions.
 
     Refusals that any operation may give (400, 401, 405) are not listed; nor is 404 where the path

@@ -8,9 +8,10 @@ Refusals carry the code and the sentence that a client gets to see.
 """
 
 from collections.abc import Iterable
-from dataclasses import replace
 from itertools import islice
 from typing import Final, assert_never
+
+from msgspec.structs import replace
 
 from queues.definitions.arguments import is_canonical
 from queues.definitions.broker_objects import (

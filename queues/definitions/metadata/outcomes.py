@@ -5,59 +5,53 @@ are for hosts, routers and caches, in an order in which each can be applied: a t
 what it rests on, and removed before it.
 """
 
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from queues.definitions.broker_objects import Definition
 from warren.wire.errors import ReplyCode
 
 
-@dataclass(frozen=True, slots=True)
-class Added:
+class Added(Struct, frozen=True):
     subject: Definition
 
 
-@dataclass(frozen=True, slots=True)
-class Replaced:
+class Replaced(Struct, frozen=True):
     """The subject took the place of an older one of the same uid."""
 
     subject: Definition
 
 
-@dataclass(frozen=True, slots=True)
-class Removed:
+class Removed(Struct, frozen=True):
     subject: Definition
 
 
 Change = Added | Replaced | Removed
 
 
-@dataclass(frozen=True, slots=True)
-class Created:
+class Created(Struct, frozen=True):
     """The subject is new, or has new contents."""
 
     subject: Definition
     changes: tuple[Change, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Exists:
+class Exists(Struct, frozen=True):
     """An equivalent one was there before; nothing changed."""
 
     subject: Definition
     changes: tuple[Change, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Deleted:
+class Deleted(Struct, frozen=True):
     """What was asked to go is gone; with no subjects, it was not there."""
 
     subjects: tuple[Definition, ...]
     changes: tuple[Change, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(Struct, frozen=True):
     """Nothing changed. `text` is the sentence of the reply, without the code's name."""
 
     code: ReplyCode
@@ -65,8 +59,7 @@ class Refused:
     changes: tuple[Change, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Batched:
+class Batched(Struct, frozen=True):
     """One outcome for each command of the batch, in order; a refused one stops no other."""
 
     outcomes: tuple["Outcome", ...]

@@ -1,9 +1,9 @@
 """Tables of columns: rows, unknown counts, bare rows, schemas and lists of the command line."""
 
-from dataclasses import replace
 from typing import Any, cast
 
 import pytest
+from msgspec.structs import replace
 
 from node.cli.lists import LISTS
 from node.management.rows.client_columns import (

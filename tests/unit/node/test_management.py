@@ -6,13 +6,13 @@ import json
 import logging
 import socket
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 
 import pytest
 from aiohttp import ClientSession
 from aiohttp.test_utils import TestClient, TestServer
+from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 
 from node.auth.login import LoginRules

@@ -5,12 +5,12 @@ import io
 import json
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from urllib.parse import urlsplit
 
 import pytest
 from aiohttp import web
+from msgspec.structs import replace
 
 from node.auth.login import LoginRules
 from node.auth.login_checks import LoginChecks

@@ -8,9 +8,10 @@ depends on its snapshot, so that its owner decides. Compiled.
 """
 
 from bisect import bisect_right
-from dataclasses import dataclass
 from operator import ne
 from typing import Final, final
+
+from msgspec import Struct
 
 from warren.storage.manifest import SEALED, Listed
 from warren.storage.ranges import RangeSet
@@ -32,8 +33,7 @@ MARK_KINDS: Final = (0, MARK)
 UNKNOWN_KINDS: Final = (0, PUBLISH, FILE_LIST)  # behind these a file may be missing as well
 
 
-@dataclass(frozen=True, slots=True)
-class Hit:
+class Hit(Struct, frozen=True):
     """An owner that is, or may be, hit by a bad place."""
 
     owner: int
@@ -46,8 +46,7 @@ class Hit:
     lost_upto: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
+class Known(Struct, frozen=True):
     """What recovery knows of an owner's messages."""
 
     dead: RangeSet

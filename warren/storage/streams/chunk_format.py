@@ -7,9 +7,10 @@ the magic number. Layout: docs/formats/stream-segment.md. No I/O.
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from struct import Struct
 from typing import Final
+
+import msgspec
 
 from warren.checksum import crc32c
 
@@ -28,8 +29,7 @@ class BadChunk(Exception):
     """Bytes that are no chunk; the text says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class ChunkHead:
+class ChunkHead(msgspec.Struct, frozen=True):
     """What the header of a chunk says."""
 
     first_offset: int

@@ -14,8 +14,9 @@ calls back there. Failed writes are fatal for the node, as those of the log: `wo
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Final, Protocol
+
+from msgspec.structs import replace
 
 from warren.storage.streams.chunk_format import ChunkHead, encode_head
 from warren.storage.streams.offloaded import OffloadedSegment, SegmentStore

@@ -4,8 +4,9 @@
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from warren.storage.streams.chunk_format import ChunkHead
 from warren.storage.streams.segments import Segment, SegmentFiles
@@ -17,8 +18,7 @@ class WrongContent(Exception):
     """What the store gives back is not what was written; the text names the object."""
 
 
-@dataclass(frozen=True, slots=True)
-class OffloadedSegment:
+class OffloadedSegment(Struct, frozen=True):
     """A segment in the object store."""
 
     first_offset: int

@@ -10,9 +10,10 @@ Layout: docs/formats/stream-segment.md.
 import os
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from struct import Struct
 from typing import Final
+
+import msgspec
 
 from warren.storage.disk import Disk
 from warren.storage.record import CorruptRecord
@@ -30,8 +31,7 @@ INDEX_BYTES: Final = INDEX_ROW.size
 READ_BYTES: Final = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Segment:
+class Segment(msgspec.Struct, frozen=True):
     """One segment, as far as it counts."""
 
     first_offset: int
@@ -42,8 +42,7 @@ class Segment:
     chunk_count: int
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(msgspec.Struct, frozen=True):
     """Where a reader goes on: a byte of a segment, or its offset if `position` is -1."""
 
     offset: int
@@ -51,8 +50,7 @@ class Place:
     position: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class Writing:
+class Writing(msgspec.Struct, frozen=True):
     """Chunks that go into one segment, one behind the other."""
 
     segment: int  # its first offset

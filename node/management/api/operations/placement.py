@@ -7,10 +7,10 @@ traffic (`traffic`); it does nothing. Any node answers for the cluster, by
 what it knows; nodes that do not say in time how many connections they have come last.
 """
 
-from dataclasses import dataclass
 from typing import Final
 
 from aiohttp import web
+from msgspec import Struct
 
 from node.cluster.services.topology import TopologyMember
 from node.cluster.services.whereis import RUNNING, url_of, urls_told
@@ -28,8 +28,7 @@ WILDCARDS: Final = frozenset(("0.0.0.0", "::"))  # listen everywhere, and name n
 FAR: Final = 1 << 62  # connections of a node that does not say
 
 
-@dataclass(frozen=True, slots=True)
-class Site:
+class Site(Struct, frozen=True):
     """A node to which a client could connect."""
 
     node: str

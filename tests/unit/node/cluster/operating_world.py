@@ -3,9 +3,10 @@
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from dataclasses import replace
 from random import Random
 from typing import Any, TypeVar
+
+from msgspec.structs import replace
 
 from node.cluster.coordination.coordination_interface import NoCoordination
 from node.cluster.queues.log_groups import GroupRow

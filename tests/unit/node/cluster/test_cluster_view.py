@@ -1,11 +1,11 @@
 """One node answers for the whole cluster: rows of others, and what becomes of those away."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
+from msgspec.structs import replace
 from msgspec.structs import replace as replace_struct
 
 from node.auth.login import LoginRules
