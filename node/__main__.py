@@ -47,7 +47,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         return EXIT_CONFIG
     try:
-        options = make_parser().parse_args(arguments)
+        words = sys.argv[1:] if arguments is None else arguments
+        options = make_parser(*words[:1]).parse_args(words)
     except SystemExit as stop:  # argparse has printed why; its code for a wrong call is 2.
         return EXIT_USAGE if stop.code == 2 else int(stop.code or 0)
     if options.version:
@@ -87,7 +88,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return EXIT_USAGE
 
 
-def make_parser() -> argparse.ArgumentParser:
+def make_parser(command: str = "") -> argparse.ArgumentParser:
+    """Of all commands; of `server` alone if that is the command, for a start is not to wait."""
     parser = argparse.ArgumentParser(
         prog="warren",
         description="Warren, a message broker for RabbitMQ and AMQP applications.",
@@ -99,6 +101,8 @@ def make_parser() -> argparse.ArgumentParser:
         "server", help="run one node in the foreground", allow_abbrev=False
     )
     add_server_options(server)
+    if command == "server":
+        return parser
     host = commands.add_parser(
         "host",
         help="run several nodes of this machine behind one address, in the foreground",

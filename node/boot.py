@@ -18,7 +18,7 @@ import uvloop
 
 from node.auth.back_ends import BackEndsUnavailable
 from node.auth.login_rules import production_fault
-from node.auth.passwords import HASHINGS, Hashing, hash_password, new_salt
+from node.auth.passwords import HASHINGS
 from node.auth.tokens import TokensUnavailable
 from node.broker import Broker
 from node.build import build_name
@@ -34,6 +34,7 @@ from node.connections.amqp_listeners import SHORT_NAMES, AmqpListeners, entries_
 from node.events import logs
 from node.events.slow_turns import SlowTurns
 from node.federating.link_service import LinkService
+from node.first_users import FirstUsers
 from node.management.management_front import ManagementFront
 from node.operations.resetting import wipe_if_marked
 from node.operations.sighup import SighupHandler
@@ -50,13 +51,7 @@ from node.tls.contexts import TlsFault
 from node.turn import Turn
 from queues.bodies.paging import Pager
 from queues.bodies.store import BodyBudget
-from queues.definitions.metadata.commands import (
-    Batch,
-    Command,
-    DeclareVhost,
-    PutUser,
-    SetPermissions,
-)
+from queues.definitions.metadata.commands import Batch, Command, DeclareVhost
 from queues.definitions.metadata.snapshot import BadSnapshot
 from queues.hosts.journal import Journal
 from queues.sessions.credit import CreditActor, CreditSpec
@@ -71,7 +66,7 @@ from warren.storage.snapshot import SnapshotStore
 from warren.storage.wal import Wal
 
 if TYPE_CHECKING:
-    from node.config.settings import Config, UserConfig
+    from node.config.settings import Config
     from node.tls.keeper import TlsKeeper
 
 log = logging.getLogger("warren.node")
@@ -249,6 +244,10 @@ class Node:
         self._slow_turns = SlowTurns()
         self.clock = NodeClock()
         disk = OsDisk()
+        hashing = HASHINGS[config.auth.password_hashing]
+        self._first_users = FirstUsers(config.first_users(), hashing)
+        if not os.path.exists(os.path.join(config.node.data_dir, LOG_DIRECTORY)):
+            self._first_users.hash_ahead()
         self.wal = self._make_wal(disk, loop)
         budget = BodyBudget(config.memory.body_budget_bytes)
         credit = CreditActor("log", CreditSpec(*config.msg_store_credit_disc_bound))
@@ -546,9 +545,7 @@ class Node:
             if name not in known or is_first:  # The machine starts with one predeclared.
                 commands += default_policies(self._config.default_operator_policies, name)
         if is_first:
-            for user in self._config.first_users():
-                hashing = HASHINGS[self._config.auth.password_hashing]
-                commands.extend(user_commands(user, hashing))
+            commands += self._first_users.commands()
         return commands
 
     def _set_alarms(self) -> DiskMonitor:
@@ -731,19 +728,3 @@ async def wait_until(reached: Callable[[], bool], seconds: float) -> None:
     deadline = loop.time() + seconds
     while not reached() and loop.time() < deadline:
         await asyncio.sleep(0.01)
-
-
-def user_commands(user: "UserConfig", hashing_of_new: Hashing) -> list[Command]:
-    """The commands that make one user of the configuration."""
-    hashed, hashing = user.password_hash or "", user.hashing
-    if user.password is not None:
-        hashing = hashing_of_new
-        hashed = hash_password(user.password, hashing, new_salt())
-    commands: list[Command] = [PutUser(user.name, hashed, hashing, user.tags)]
-    for permission in user.permissions:
-        commands.append(
-            SetPermissions(
-                user.name, permission.vhost, permission.configure, permission.write, permission.read
-            )
-        )
-    return commands
