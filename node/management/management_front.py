@@ -1,8 +1,8 @@
 """Puts the management listener before the broker.
 
-The ports, plain and over TLS, are bound at once, so that `ready` can name them; aiohttp, which
-takes longer to import than the rest of the node to start, is imported in a thread and takes the
-ports over when it is there.
+The ports, plain and over TLS, are bound at once, so that `ready` can name them. aiohttp takes 14 MB
+and longer to import than the rest of the node to start: it is imported in a thread when the first
+client connects, and takes the ports over when it is there.
 """
 
 import asyncio
@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
-from node.build import installed_version
 from node.connections.bind_errors import taking
+from node.supervision import supervised
 from node.tls.acceptor import bound_socket
 
 if TYPE_CHECKING:
     from node.broker import Broker
     from node.connections.amqp_listeners import AmqpListeners
-    from node.events.event_feed import EventFeed
     from node.federating.link_service import LinkService
     from node.management.access import Context
+    from node.management.api_sources import ApiSources
     from node.management.rows.view import ListenerView
     from node.tls.keeper import TlsKeeper
 
@@ -72,6 +72,7 @@ class ManagementFront:
         self._places: list[Place] = []
         self._apart: dict[str, socket.socket] = {}  # ports of one application, by their protocol
         self._task: asyncio.Task[None] | None = None
+        self._sources: ApiSources | None = None
         self._servers: list[Any] = []
 
     def bind_apart(self) -> None:
@@ -105,67 +106,61 @@ class ManagementFront:
             self._places.append(Place(protocol, host, bound_socket(host, port, BACKLOG), tls))
 
     def start(self, build: str) -> None:
-        """Serve the ports as soon as the library is there."""
+        """Serve the ports from the first connection on, and other nodes at once."""
         self._task = asyncio.get_running_loop().create_task(self._serve_or_fail(build))
 
     async def _serve_or_fail(self, build: str) -> None:
         try:
-            await self._serve(build)
+            await asyncio.to_thread(importlib.import_module, "node.management.api_sources")
+            from node.management.api_sources import ApiSources
+
+            self._sources = sources = ApiSources(
+                self._broker, self._amqp, self._listeners(), build, self._stop
+            )
+            await supervised("start of the management API", self._load)
+            await self._take_ports(self._make_context(sources))
         except Exception:
             log.critical("the management ports cannot be served, the node stops", exc_info=True)
             self._fail("no management")
+        gc.freeze()  # What came with the library stays; a full collection takes 20 ms less.
 
-    async def _serve(self, build: str) -> None:
+    async def _load(self) -> None:
+        """Import the HTTP library in a thread, once a client connects."""
+        loop = asyncio.get_running_loop()
+        connected = asyncio.Event()
+        ports = [*(each.bound for each in self._places), *self._apart.values()]
+        for port in ports:
+            loop.add_reader(port.fileno(), connected.set)
+        try:
+            await connected.wait()
+        finally:
+            for port in ports:
+                loop.remove_reader(port.fileno())
         await asyncio.to_thread(importlib.import_module, "node.management.server")
+
+    def _make_context(self, sources: "ApiSources") -> "Context":
         from node.connections.web_amqp import WebAmqp
         from node.management.access import Context
-        from node.management.api.security import answer_others
-        from node.management.rows.cluster_view import ClusterView
-        from node.management.rows.sampling import Rates
-        from node.operations.live_controls import LiveControls
-        from node.operations.live_operations import LiveOperations
-        from node.views.broker_view import LiveView
-        from node.views.live_meter import LiveMeter
-        from node.views.tallies import LiveTallies
-        from warren.storage.disk import OsDisk
 
         broker = self._broker
-        view = LiveView(broker, self._listeners(), build, installed_version())
-        section = broker.config.management
-        rates = Rates(LiveTallies(broker, view), broker.now_ms, section.rates_interval_ms)
-        operations = LiveOperations(broker)
-        operating = broker.operating
-        operating.open_to(self._amqp)
-        operations.peeking.serve(operating.status)
-        operations.skipping.serve(operating.status)
-        directory = str(broker.config.node.data_dir)
-        operating.stop_by(self._stop, OsDisk(), directory)
-        context = Context(
-            view,
+        return Context(
+            sources.view,
             broker.access,
             broker.logins,
-            operations,
-            section.metrics_need_login,
-            ClusterView(view, operating, operations.close_connections, rates),
-            self._make_feed(),
+            sources.operations,
+            broker.config.management.metrics_need_login,
+            sources.cluster,
+            sources.feed,
             broker.observers.audit,
-            rates,
-            meter=LiveMeter(broker),
-            controls=LiveControls(
-                broker.alarms,
-                self._amqp,
-                broker.clock if broker.config.testing.adjustable_clock else None,
-                broker.timers,
-            ),
+            sources.rates,
+            meter=sources.meter,
+            controls=sources.controls,
             config=broker.config,
             links=self._links,
             leases=broker.leases,
             keepers=self._keepers,
             web_amqp=WebAmqp(broker, self._amqp),
         )
-        answer_others(context)
-        await self._take_ports(context)
-        gc.freeze()  # What came with the library stays; a full collection takes 20 ms less.
 
     async def _take_ports(self, context: "Context") -> None:
         """Serve each port with its application."""
@@ -207,14 +202,6 @@ class ManagementFront:
             ListenerView(protocol=protocol, host=host, port=port) for protocol, host, port in places
         )
 
-    def _make_feed(self) -> "EventFeed":
-        from node.events.event_feed import EventFeed
-
-        broker, loop = self._broker, asyncio.get_running_loop()
-        return EventFeed(
-            broker.events, broker.events_elsewhere, broker.identity.incarnation, loop.call_later
-        )
-
     async def stop(self) -> None:
         """Close the listeners and their connections."""
         if self._task is not None:
@@ -222,6 +209,8 @@ class ManagementFront:
             await asyncio.gather(self._task, return_exceptions=True)
         for server in self._servers:
             await server.stop()
+        if self._sources is not None:
+            await self._sources.close()
         for each in self._places:
             each.bound.close()
         for bound in self._apart.values():

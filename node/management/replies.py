@@ -1,10 +1,15 @@
-"""JSON replies, and errors in RabbitMQ's form: `{"error": ..., "reason": ...}`."""
+"""JSON replies, and errors in RabbitMQ's form: `{"error": ..., "reason": ...}`.
+
+The HTTP library is imported by the first reply: what other nodes ask for needs none.
+"""
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
-from aiohttp import web
+
+if TYPE_CHECKING:
+    from aiohttp import web
 
 HEADERS: Final = {"Content-Type": "application/json", "Cache-Control": "no-cache"}
 
@@ -39,7 +44,7 @@ class ApiError(Exception):
         """A list: the name of a fault, and what it is about."""
         return cls(400, "bad_request", reason)
 
-    def reply(self) -> web.Response:
+    def reply(self) -> "web.Response":
         return json_reply({"error": self.error, "reason": self.reason}, self.status, self.headers)
 
 
@@ -50,7 +55,9 @@ def with_warnings(row: dict[str, object], warnings: Sequence[str]) -> dict[str, 
 
 def json_reply(
     body: object, status: int = 200, headers: Mapping[str, str] | None = None
-) -> web.Response:
+) -> "web.Response":
+    from aiohttp import web
+
     reply = web.Response(body=ENCODER.encode(body), status=status, headers=HEADERS)
     reply.headers.update(headers or {})
     return reply

@@ -6,8 +6,8 @@
     await server.stop()
 
 Every path under /api needs a login; `/` is the web page. No task outlives its request but the
-listener's own. This module imports aiohttp, which takes a tenth of a second or more: import it once
-AMQP is served, in a thread, and not before.
+listener's own. This module imports aiohttp, which takes a tenth of a second or more: a node imports
+it in a thread, when the first client connects.
 """
 
 import asyncio
@@ -92,8 +92,6 @@ def make_app(context: Context) -> web.Application:
     app[CONTEXT] = context
     if context.audit is not None:
         app[AUDIT] = context.audit
-    app.on_startup.append(context.rates.start)
-    app.on_cleanup.append(context.rates.stop)
     resources: tuple[Resource, ...] = (
         Overview(context),
         OpenApi(context),

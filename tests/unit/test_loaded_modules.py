@@ -1,8 +1,8 @@
 """What a node at rest has in memory: no modules of unused features.
 
 A node of no cluster is started in a process of its own, answers one request for the overview over
-HTTP, and then names its modules. A module that only a rare feature needs is to be imported where
-that feature begins; what comes in by an import at the top of a file costs every node its memory.
+HTTP or none, and then names its modules. A module that only a rare feature needs is to be imported
+where that feature begins; what comes in by an import at the top of a file costs every node memory.
 """
 
 import importlib
@@ -23,12 +23,23 @@ GET = b"GET /api/overview HTTP/1.1\\r\\nHost: n\\r\\n" + LOGIN + b"\\r\\n\\r\\n"
 def port_of(read_end):
     return int(re.search(r"management=\\S+:(\\d+)", read_end.readline())[1])
 
+def asked(port):
+    with socket.create_connection(("127.0.0.1", port), 20) as bound:
+        bound.sendall(GET)
+        return bound.recv(12).decode()
+
+def at_rest(port):
+    deadline = time.monotonic() + 20
+    while not hasattr(sys.modules.get("node.management.api_sources"), "ApiSources"):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    return ""
+
 def look(read_end, told):
     try:
-        with socket.create_connection(("127.0.0.1", port_of(read_end)), 20) as bound:
-            bound.sendall(GET)
-            answer = bound.recv(12)
-        os.write(told, json.dumps([answer.decode(), sorted(sys.modules)]).encode())
+        port = port_of(read_end)
+        answer = asked(port) if IS_ASKED else at_rest(port)
+        os.write(told, json.dumps([answer, sorted(sys.modules)]).encode())
     finally:
         os.kill(os.getpid(), signal.SIGTERM)
 
@@ -52,13 +63,13 @@ RARE: Final = {
 }
 
 
-def modules_at_rest(folder: Path) -> list[str]:
-    """Of a node that has answered one request."""
+def modules_at_rest(folder: Path, is_asked: bool) -> list[str]:
+    """Of a node that has answered one request, or none."""
     home = importlib.import_module("warren").__file__
     assert home is not None
     settings = ["--data", str(folder), "--listen", "127.0.0.1:0", "--management", "127.0.0.1:0"]
     done = subprocess.run(
-        [sys.executable, "-P", "-c", PROGRAM, *settings],
+        [sys.executable, "-P", "-c", f"IS_ASKED = {is_asked}\n{PROGRAM}", *settings],
         capture_output=True,
         text=True,
         timeout=50,
@@ -68,12 +79,12 @@ def modules_at_rest(folder: Path) -> list[str]:
     )
     assert done.returncode == 0, done.stderr
     answer, modules = json.loads(done.stdout)
-    assert answer == "HTTP/1.1 200"
+    assert answer == ("HTTP/1.1 200" if is_asked else "")
     return list(modules)
 
 
 def test_a_node_at_rest_has_loaded_nothing_that_only_rare_features_need(tmp_path: Path) -> None:
-    loaded = modules_at_rest(tmp_path)
+    loaded = modules_at_rest(tmp_path, is_asked=True)
     found = {
         name: why
         for name, why in RARE.items()
@@ -81,6 +92,12 @@ def test_a_node_at_rest_has_loaded_nothing_that_only_rare_features_need(tmp_path
     }
     assert "node.management.api.operations.overview" in loaded
     assert not found
+
+
+def test_a_node_loads_no_http_library_before_a_client_connects(tmp_path: Path) -> None:
+    loaded = modules_at_rest(tmp_path, is_asked=False)
+    assert "node.management.rows.sampling" in loaded
+    assert not {"aiohttp", "node.management.server"}.intersection(loaded)
 
 
 def loaded_by(statement: str) -> set[str]:

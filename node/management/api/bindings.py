@@ -17,7 +17,8 @@ from node.management.access import Context, asked_vhosts
 from node.management.bodies import arguments, name_in, read_body
 from node.management.changes import HttpActor, acting, change, located, refused
 from node.management.replies import ApiError, json_reply
-from node.management.rows.listing import SLICE, list_reply, sorted_in_slices
+from node.management.rows.columns import SLICE
+from node.management.rows.listing import list_reply, sorted_in_slices
 from node.management.rows.view import BindingView
 from queues.definitions.arguments import encode_arguments
 from queues.definitions.broker_objects import Destination

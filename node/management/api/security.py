@@ -8,22 +8,20 @@ GET /api/health/checks/certificate-expiration/{within}/{unit}: the certificates 
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, get_args
+from typing import Final, get_args
 
 from aiohttp import web
 
-from node.auth.attempts import AttemptLog, Attempts
 from node.auth.passwords import DEFAULT_HASHING, SALT_BYTES, Hashing, hash_password
 from node.cluster.services.status_channel import NoAnswer
 from node.config.config_view import shown
 from node.management.access import Context, caller_of
 from node.management.bodies import Body, read_body, text
 from node.management.replies import ApiError, json_reply
+from node.management.rows.attempt_rows import ATTEMPTS, attempt_rows
 from node.tls.keeper import TlsKeeper
 
-ATTEMPTS: Final = "auth_attempts"  # the question to another node
 UNIT_DAYS: Final = {"days": 1.0, "weeks": 7.0, "months": 365 / 12, "years": 365.0}
 WITHIN_MAX: Final = 100_000
 # Settings of listeners, and the protocols that nodes name them by.
@@ -136,38 +134,6 @@ class Security:
                 _date(end) for path, end in ends if path != settings.certfile
             ],
         }
-
-
-def answer_others(context: Context) -> None:
-    """Answer other nodes what only this one knows."""
-
-    async def asked(asker: int, about: Any) -> AsyncIterator[object]:
-        yield attempt_rows(context.logins.log, str(about))
-
-    if context.cluster is not None:
-        context.cluster.operating.status.serve(ATTEMPTS, asked)
-
-
-def attempt_rows(log: AttemptLog, what: str) -> list[Body]:
-    """By `protocol` or by `source`; `reset`: start again."""
-    if what == "reset":
-        log.reset()
-        return []
-    if what == "source":
-        return [
-            {"remote_address": address, "username": user, **attempts_row(protocol, counts)}
-            for (protocol, address, user), counts in log.by_source.items()
-        ]
-    return [attempts_row(protocol, counts) for protocol, counts in log.by_protocol.items()]
-
-
-def attempts_row(protocol: str, counts: Attempts) -> Body:
-    return {
-        "protocol": protocol,
-        "auth_attempts": counts.every,
-        "auth_attempts_failed": counts.failed,
-        "auth_attempts_succeeded": counts.succeeded,
-    }
 
 
 def asked_time(request: web.Request) -> timedelta:

@@ -12,8 +12,7 @@ from node.management.rows.client_columns import (
     SUBSCRIPTION_COLUMNS,
 )
 from node.management.rows.client_view import ChannelView, ClientsView, Key, channel_name
-from node.management.rows.columns import row_of
-from node.management.rows.listing import column_of
+from node.management.rows.columns import column_of, row_of
 from node.management.rows.rates import (
     CHANNEL,
     COLUMNS,

@@ -21,7 +21,7 @@ from node.cluster.services.cluster_services import Operating
 from node.cluster.services.status_channel import NoAnswer, Unanswerable
 from node.management.rows.client_rows import ClientRows, session_row
 from node.management.rows.cluster_clients import ClusterClients
-from node.management.rows.listing import SLICE
+from node.management.rows.columns import SLICE
 from node.management.rows.node_rows import alarms_of
 from node.management.rows.node_stats import (
     ExchangeStats,

@@ -3,14 +3,17 @@
 Rows and the entries of the OpenAPI document are made of tables of these: a column more is one line.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from operator import attrgetter
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from msgspec import Struct
 
 T = TypeVar("T")
+K = TypeVar("K")
+
+SLICE: Final = 100  # rows made in one go
 
 
 class Kind(Enum):
@@ -52,3 +55,23 @@ def row_of(columns: Iterable[Column[T]], item: T) -> dict[str, Any]:
 
 def kinds_of(columns: Iterable[Column[T]]) -> Mapping[str, Kind]:
     return {each.name: each.kind for each in columns}
+
+
+def column_of(
+    row_of: Callable[[K], dict[str, object] | None], path: Sequence[str]
+) -> Callable[[K], object]:
+    """The value of a column, from the row."""
+
+    def value(key: K) -> object:
+        row = row_of(key)
+        return None if row is None else at_path(row, path)
+
+    return value
+
+
+def at_path(row: dict[str, object], path: Iterable[str]) -> object:
+    """The value there; None: there is none."""
+    value: object = row
+    for part in path:
+        value = value.get(part) if isinstance(value, dict) else None
+    return value

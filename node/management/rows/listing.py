@@ -7,7 +7,7 @@
 
 import asyncio
 import heapq
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from itertools import islice
 from time import monotonic
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
@@ -18,13 +18,13 @@ from multidict import MultiMapping
 
 from node.management.bodies import expression
 from node.management.replies import ENCODER, HEADERS, ApiError, json_reply
+from node.management.rows.columns import SLICE, at_path, column_of
 from queues.definitions.expressions import Expression
 
 K = TypeVar("K")
 T = TypeVar("T")
 Row = dict[str, object]
 
-SLICE: Final = 100
 SLICE_S: Final = 0.005  # of matching names
 RUN: Final = 4000  # sorted at once: some milliseconds
 JOINED: Final = 40_000  # in order by runs already: put together at once, in as long
@@ -78,16 +78,6 @@ class Ordered(Protocol):
 
 
 Value: TypeAlias = Callable[[K], object]  # of a column, by key
-
-
-def column_of(row_of: Callable[[K], Row | None], path: Sequence[str]) -> Callable[[K], object]:
-    """The value of a column, from the row."""
-
-    def value(key: K) -> object:
-        row = row_of(key)
-        return None if row is None else _at(row, path)
-
-    return value
 
 
 async def list_reply(
@@ -285,20 +275,13 @@ def _rank(value: object) -> tuple[int, float, str]:
     return (2, 0.0, str(value))
 
 
-def _at(row: Row, path: Iterable[str]) -> object:
-    value: object = row
-    for part in path:
-        value = value.get(part) if isinstance(value, dict) else None
-    return value
-
-
 def _with_columns(row: Row, columns: tuple[str, ...]) -> Row:
     if not columns:
         return row
     kept: Row = {}
     for column in columns:
         path = column.split(".")
-        value = _at(row, path)
+        value = at_path(row, path)
         if value is not None or path[0] in row:
             _put(kept, path, value)
     return kept

@@ -8,7 +8,7 @@ definitions and hosts say from the queue's view. Not compiled.
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 
-from node.management.rows.listing import column_of
+from node.management.rows.columns import column_of
 from node.management.rows.queue_columns import BARE, COUNTED, UNKNOWN, VALUES, columns_of
 from node.management.rows.rates import (
     COLUMNS,

@@ -1,7 +1,7 @@
 """Who is looked at, and the samples of those: rates of a node. Runs on the loop, in slices.
 
     rates = Rates(tallies, broker.now_ms, interval_ms)
-    await rates.start(app)                              # and `stop`: hooks of the application
+    rates.start()                                       # until `await rates.stop()`
     details = rates.of(QUEUE, ("/", "orders"), ranges)  # looked at from now on, for a minute
 
 The node itself is sampled always, every other object only while a client looks at it: the first
@@ -15,10 +15,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from time import time_ns
-from typing import Final, Protocol, TypeAlias
-
-from aiohttp import web
-from multidict import MultiMapping
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from node.management.replies import ApiError
 from node.management.rows.rates import (
@@ -35,6 +32,9 @@ from node.management.rows.rates import (
     unknown,
 )
 from node.supervision import supervised
+
+if TYPE_CHECKING:
+    from multidict import MultiMapping
 
 Key: TypeAlias = Hashable
 Pair: TypeAlias = tuple[str, str, str]  # the key of what two objects have to do with each other
@@ -180,10 +180,11 @@ class Rates:
 
     # Sampling
 
-    async def start(self, app: web.Application) -> None:
+    def start(self) -> None:
+        """Sample from now on."""
         self._task = asyncio.get_running_loop().create_task(supervised("statistics", self.run))
 
-    async def stop(self, app: web.Application) -> None:
+    async def stop(self) -> None:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -224,7 +225,7 @@ class Rates:
         track.observe(at, values, self._interval_ms // 2)
 
 
-def parse_ranges(query: MultiMapping[str]) -> Ranges:
+def parse_ranges(query: "MultiMapping[str]") -> Ranges:
     """`X_age` and `X_incr` of each family, in seconds; ApiError 400 for what is no such thing."""
     found: dict[str, Sequence[int]] = {}
     for family in FAMILIES:

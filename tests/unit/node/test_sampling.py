@@ -3,7 +3,6 @@
 import asyncio
 
 import pytest
-from aiohttp import web
 from multidict import MultiDict
 
 from node.management.replies import ApiError
@@ -158,12 +157,11 @@ def test_the_task_samples_until_it_is_stopped() -> None:
     async def run() -> None:
         tallies = FakeTallies({(NODE, None): (0,) * len(unknown(NODE))})
         rates = Rates(tallies, interval_ms=20)
-        app = web.Application()
-        await rates.start(app)
+        rates.start()
         async with asyncio.timeout(10):
             while tallies.reads < 6:
                 await asyncio.sleep(0.01)
-        await rates.stop(app)
+        await rates.stop()
         assert len(asyncio.all_tasks()) == 1
 
     asyncio.run(run())
