@@ -11,6 +11,7 @@ import pika
 import pika.exceptions
 import pytest
 
+from tests.cluster.leaders import without_leader, without_node
 from tests.waiting import eventually
 from warren.testing import ClusterOfNodes, Node
 from warren.testing.http_api import HttpApi
@@ -152,12 +153,12 @@ def test_limits_hold_after_the_node_of_a_queue_is_killed(on: Open, name: str, ki
             address_full_policy="FAIL",
         )
         assert [is_accepted(on(cluster.node(1)), name) for _ in range(4)] == [True] * 4
-        cluster.kill9([1])
-        if kind == "quorum":  # Another member leads it.
-            away = on(cluster.node(2))
-            eventually(lambda: led(cluster.node(2), name))
-            eventually(lambda: not is_accepted(away, name))
-        cluster.start([1])
+        if kind == "quorum":
+            with without_leader(cluster, name) as lost:
+                eventually(partial(is_refused, on(cluster.node(lost % 3 + 1)), name))
+        else:
+            with without_node(cluster, 1):
+                eventually(lambda: not led(cluster.node(2), name))
         for number in (1, 2, 3):
             channel = on(cluster.node(number))
             eventually(lambda: led(cluster.node(2), name))

@@ -2,10 +2,13 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
+from functools import partial
 from typing import Final, TypeVar
 
 import pytest
 
+from tests.cluster.leaders import leader_and_others, leader_number, without_leader
 from tests.conformance.test_leases import Leased, bodies
 from tests.waiting import eventually
 from warren.client import ClientError, RequestFailed, connect
@@ -43,20 +46,19 @@ def test_a_lease_is_at_the_leader(shared_cluster: ClusterOfNodes, kind: str) -> 
         api.put("/policies/%2F/m", {"pattern": "^orders$", "definition": definition})
 
     async def begin(leased: Leased) -> None:
-        await declare(leased, kind)
         await leased.publish(0, 1000)
         await leased.ask("PUT", "spark")
         assert await leased.fetch(1, max_messages=400) == 400
         assert await leased.bodies(1, 100, 300) == bodies(100, 400)
 
     async def elsewhere(leased: Leased) -> None:
-        assert (await leased.ask("PUT", "spark"))["node"] == "n1"
+        assert (await leased.ask("PUT", "spark"))["node"] == name
         assert await leased.fetch(1) == 400
         with pytest.raises(RequestFailed, match="batch '0': allowed"):
             await leased.fetch(0)
-        with pytest.raises(RequestFailed, match="has no lease 'other' at node n1"):
+        with pytest.raises(RequestFailed, match=f"has no lease 'other' at node {name}"):
             await leased.fetch(1, "other")
-        with pytest.raises(ClientError, match="is served by node n1: its leases are there"):
+        with pytest.raises(ClientError, match=f"is served by node {name}: its leases are there"):
             await leased.read(1, 0, 1)
 
     async def end(leased: Leased) -> None:
@@ -65,11 +67,14 @@ def test_a_lease_is_at_the_leader(shared_cluster: ClusterOfNodes, kind: str) -> 
         assert await leased.bodies(2, 0, 600) == bodies(400, 1000)
 
     try:
-        at(cluster, 1, begin)
-        at(cluster, 2, elsewhere)
+        at(cluster, 1, partial(declare, kind=kind))
+        leader, second, _ = leader_and_others(cluster, "orders")
+        name = f"n{leader}"
+        at(cluster, leader, begin)
+        at(cluster, second, elsewhere)
         (row,) = api.get("/leases")
-        assert (row["node"], row["messages"]) == ("n1", 400)
-        at(cluster, 1, end)
+        assert (row["node"], row["messages"]) == (name, 400)
+        at(cluster, leader, end)
         api.delete("/leases/%2F/orders/spark")
         assert api.get("/leases/%2F") == []
         eventually(lambda: api.get("/queues/%2F/orders")["messages_ready"] == 600)
@@ -125,12 +130,9 @@ def test_the_next_leader_goes_on_with_the_same_batches(
         assert (await leased.ask("POST", "spark/commit", {"batch": 4}))["messages"] == 100
         await leased.ask("DELETE", "gone")
 
-    def leader() -> str:
-        return str(api.get("/queues/%2F/orders").get("node"))
-
     async def again(leased: Leased) -> None:
         found = await patiently(lambda: leased.ask("PUT", "spark"))
-        assert found["node"] == leader()
+        assert found["node"] == f"n{leader_number(cluster, 'orders')}"
         assert [(each["batch"], each["messages"]) for each in found["batches"]] == [
             (5, 300),
             (6, 200),
@@ -138,30 +140,27 @@ def test_the_next_leader_goes_on_with_the_same_batches(
         with pytest.raises(RequestFailed, match="batch 4 is out of order"):
             await leased.fetch(4)
 
+    def moved() -> int:
+        """Have another node lead the queue; the one that led it before."""
+        leader, second, _ = leader_and_others(cluster, "orders")
+        api.post("/queues/quorum/%2F/orders/leader", {"node": f"n{second}"})
+        eventually(lambda: leader_number(cluster, "orders") != leader)
+        return leader
+
     try:
         at(cluster, 1, begin)
-        if is_killed:
-            eventually(
-                lambda: (
-                    len(api.get("/queues/%2F/orders").get("synchronised_slave_nodes", "ab")) == 2
-                )
-            )
-            cluster.kill9([1])
-        else:
-            api.post("/queues/quorum/%2F/orders/leader", {"node": "n2"})
-        eventually(lambda: leader() in ("n2", "n3"))
-        at(cluster, 3, again)
-        at(cluster, int(leader()[1:]), read_on)
-        if is_killed:
-            cluster.start([1])
-        held = [("spark", leader(), 0)]
+        if kind == "mirrored":
+            eventually(lambda: len(api.get("/queues/%2F/orders")["synchronised_slave_nodes"]) == 2)
+        changed = without_leader(cluster, "orders") if is_killed else nullcontext(moved())
+        with changed as old:
+            at(cluster, old % 3 + 1, again)
+            at(cluster, leader_number(cluster, "orders"), read_on)
+        held = [("spark", f"n{leader_number(cluster, 'orders')}", 0)]
         eventually(
             lambda: [(r["name"], r["node"], r["messages"]) for r in api.get("/leases")] == held
         )
         eventually(lambda: api.get("/queues/%2F/orders").get("messages") == 0)
     finally:
-        if is_killed and not cluster.node(1).is_running():
-            cluster.start([1])
         api.delete("/queues/%2F/orders")
         if kind == "mirrored":
             api.delete("/policies/%2F/m")

@@ -1,6 +1,6 @@
 """Features of classic queues that are mirrored, after the node of their leader was killed.
 
-All queues are filled on n1; then n1 is killed once. Each test looks at one of them from n2.
+All queues are led by one node, which is killed once. Each test looks at one of them from another.
 """
 
 from collections.abc import Iterator
@@ -10,6 +10,7 @@ import pika
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
+from tests.cluster.leaders import leader_number
 from tests.cluster.queue_clients import channel_to
 from tests.waiting import eventually
 from warren.testing import ClusterOfNodes
@@ -47,7 +48,7 @@ def publish(channel: BlockingChannel, queue: str, body: bytes, priority: int = 0
 
 @pytest.fixture(scope="module")
 def survivors() -> Iterator[ClusterOfNodes]:
-    """n2 and n3, after n1 led all queues and was killed."""
+    """The cluster after the node that led all queues was killed."""
     with ClusterOfNodes(3) as cluster:
         cluster.node(1).api("PUT", "/api/policies/%2F/all", POLICY)
         channel = channel_to(cluster, 1)
@@ -65,24 +66,28 @@ def survivors() -> Iterator[ClusterOfNodes]:
             transaction.basic_publish("", "committed", b"%d" % number)
         transaction.tx_commit()
         publish(channel, "rejected", b"r")
+        (leader,) = {leader_number(cluster, queue) for queue in QUEUES}
+        holder = channel_to(cluster, leader)
+        holder.basic_qos(prefetch_count=HELD)
+        next(holder.consume("held"))
         publish(channel, "ttl", b"t")
-        channel.basic_qos(prefetch_count=HELD)
-        next(channel.consume("held"))
-        cluster.node(1).kill9()
-        eventually(lambda: led_elsewhere(cluster), seconds=WAIT_S)
+        cluster.node(leader).kill9()
+        assert leader not in {leader_number(cluster, queue) for queue in QUEUES}
         yield cluster
 
 
-def led_elsewhere(cluster: ClusterOfNodes) -> bool:
-    rows = cluster.node(2).api("GET", "/api/queues/%2F")
-    return all(row["node"] in ("n2", "n3") for row in rows)
+def channels(survivors: ClusterOfNodes) -> list[BlockingChannel]:
+    """One to each node that runs."""
+    numbers = [survivors.number_of(each.name) for each in survivors.nodes if each.is_running()]
+    return [channel_to(survivors, number) for number in numbers]
 
 
 @pytest.fixture
 def channel(survivors: ClusterOfNodes) -> Iterator[BlockingChannel]:
-    found = channel_to(survivors, 2)
-    yield found
-    found.connection.close()
+    found = channels(survivors)
+    yield found[0]
+    for each in found:
+        each.connection.close()
 
 
 def take(channel: BlockingChannel, queue: str, count: int) -> list[tuple[Any, Any, bytes]]:
@@ -154,7 +159,7 @@ def test_what_a_client_of_the_killed_node_held_is_redelivered(channel: BlockingC
 def test_one_consumer_is_active_and_another_one_follows_it(
     survivors: ClusterOfNodes, channel: BlockingChannel
 ) -> None:
-    first = channel_to(survivors, 3)
+    _, first = channels(survivors)
     first.basic_qos(prefetch_count=HELD)
     first_bodies: list[bytes] = []
     first.basic_consume("single", lambda _c, _m, _p, body: first_bodies.append(body))

@@ -5,6 +5,7 @@ from typing import Any
 
 import pika
 
+from tests.cluster.leaders import without_leader
 from tests.conformance.broker import drain, numbered
 from tests.waiting import eventually
 from warren.testing import ClusterOfNodes, Node
@@ -47,7 +48,6 @@ def test_queues_of_all_nodes_get_the_newest_messages_also_without_the_leader() -
         for number, body in enumerate(numbered(30)):
             publishers[number % 3].basic_publish(EXCHANGE, "a.b", body)
         assert [past_on(cluster.node(number)) for number in (1, 2, 3)] == [numbered(20, 11)] * 3
-        lost = cluster.number_of(ring_at(first)["leader"])
-        cluster.kill9([lost])
-        other = cluster.node(lost % 3 + 1)
-        eventually(lambda: past_on(other) == numbered(20, 11))
+        with without_leader(cluster, ring_at(first)["name"]) as lost:
+            other = cluster.node(lost % 3 + 1)
+            eventually(lambda: past_on(other) == numbered(20, 11))

@@ -16,6 +16,7 @@ from rstream import (
 )
 from rstream.schema import ConsumerUpdateResponse, OffsetSpec, OffsetSpecification
 
+from tests.cluster.leaders import leader_number, without_leader
 from tests.waiting import eventually, until
 from warren.testing import ClusterOfNodes, free_port
 
@@ -71,13 +72,6 @@ async def read(number: int, count: int) -> list[tuple[int, bytes]]:
     return found
 
 
-def leader(cluster: ClusterOfNodes, asked: int) -> int | None:
-    """Number of the node that leads the stream, as that node says."""
-    row = cluster.node(asked).api("GET", f"/api/queues/%2F/{NAME}")
-    names = {cluster.node(number).name: number for number in PORTS}
-    return names.get(row.get("leader", ""))
-
-
 def test_a_named_publisher_goes_on_after_its_leader_was_killed(cluster: ClusterOfNodes) -> None:
     async def begin() -> None:
         async with producer_of(1) as producer:
@@ -91,13 +85,9 @@ def test_a_named_publisher_goes_on_after_its_leader_was_killed(cluster: ClusterO
                 await producer.send_wait(NAME, message(again), publisher_name="shop", timeout=20)
 
     asyncio.run(asyncio.wait_for(begin(), 40))
-    led = eventually(lambda: leader(cluster, 1))
-    assert led is not None
-    cluster.node(led).kill9()
-    other = led % 3 + 1
-    eventually(lambda: leader(cluster, other) not in (None, led), seconds=30)
-    asyncio.run(asyncio.wait_for(go_on(other), 60))
-    cluster.node(led).restart()
+    with without_leader(cluster, NAME) as lost:
+        assert leader_number(cluster, NAME) != lost  # The client gives up if there is none.
+        asyncio.run(asyncio.wait_for(go_on(lost % 3 + 1), 60))
     expected = [(number, b"%d" % number) for number in range(COUNT + 20)]
     for number in PORTS:
         assert asyncio.run(read(number, COUNT + 20)) == expected
@@ -143,7 +133,7 @@ def test_a_group_of_consumers_has_one_active_on_all_nodes(cluster: ClusterOfNode
             if number == 2:
                 await until(lambda: told[2] == [True])
         cluster.node(2).kill9()
-        await asyncio.get_running_loop().run_in_executor(None, cluster.node(2).start)
+        await asyncio.to_thread(cluster.node(2).start)
         await until(lambda: told[3] == [True])
         await consumers[3].close()
         await until(lambda: told[1] == [True])

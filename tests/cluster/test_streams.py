@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
+from tests.cluster.leaders import leader_and_others, without_leader, without_node
 from tests.cluster.queue_clients import channel_to
 from tests.waiting import eventually
 from warren.testing import ClusterOfNodes
@@ -65,20 +66,19 @@ def test_every_member_serves_the_same_messages(cluster: ClusterOfNodes) -> None:
 
 def test_what_was_confirmed_survives_kill_9_of_the_leader(cluster: ClusterOfNodes) -> None:
     declare(cluster, "led")
-    third = channel_to(cluster, 3)
-    publish(third, "led", 0)
-    cluster.node(1).kill9()
-    publish(third, "led", COUNT)
-    assert read(cluster, 2, "led", 2 * COUNT) == numbered(2 * COUNT)
-    cluster.node(1).start()
-    assert read(cluster, 1, "led", 2 * COUNT) == numbered(2 * COUNT)
+    leader, second, third = leader_and_others(cluster, "led")
+    channel = channel_to(cluster, third)
+    publish(channel, "led", 0)
+    with without_leader(cluster, "led", leader):
+        publish(channel, "led", COUNT)
+        assert read(cluster, second, "led", 2 * COUNT) == numbered(2 * COUNT)
+    assert read(cluster, leader, "led", 2 * COUNT) == numbered(2 * COUNT)
 
 
 def test_streams_are_there_when_all_nodes_were_killed_at_once(cluster: ClusterOfNodes) -> None:
     declare(cluster, "dark")
     publish(channel_to(cluster, 2), "dark", 0)
-    for number in (1, 2, 3):
-        cluster.node(number).kill9()
+    cluster.kill9()
     cluster.start()
     for number in (1, 2, 3):
         assert read(cluster, number, "dark", COUNT) == numbered(COUNT)
@@ -88,10 +88,8 @@ def test_a_member_that_was_away_for_long_gets_the_segments(cluster: ClusterOfNod
     """More entries than the log keeps: the leader sends its snapshot."""
     declare(cluster, "away", x_stream_max_segment_size_bytes=100_000)
     publish(channel_to(cluster, 2), "away", 0, 10)
-    cluster.node(3).kill9()
-    channel = channel_to(cluster, 2)
-    publish(channel, "away", 10, 4500)
-    cluster.node(3).start()
+    with without_node(cluster, 3):
+        publish(channel_to(cluster, 2), "away", 10, 4500)
 
     def is_served() -> bool:
         other = channel_to(cluster, 3)
