@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cluster.leaders import without_node
 from tests.waiting import eventually
 from warren.testing.cluster import ClusterOfNodes
 from warren.testing.node import Node, NodeFailed, free_port
@@ -62,9 +63,8 @@ def test_what_a_cluster_begins_with_is_made_once(three: ClusterOfNodes) -> None:
 
 
 def test_a_node_that_was_killed_comes_back_as_the_same_member(three: ClusterOfNodes) -> None:
-    three.node(2).kill9()
-    share_a_vhost(three, "while-2-was-away", 1)
-    three.node(2).start()
+    with without_node(three, 2):
+        share_a_vhost(three, "while-2-was-away", 1)
     assert members(three.node(2))["self"] == 2
     assert "while-2-was-away" in vhosts(three.node(2))
     share_a_vhost(three, "after-2-came-back", 2)
@@ -95,18 +95,16 @@ def test_a_member_without_a_majority_serves_what_it_knows_and_says_so(
 def test_a_wiped_node_comes_back_as_a_new_member(three: ClusterOfNodes) -> None:
     share_a_vhost(three, "before-the-wipe", 1)
     node = three.node(2)
-    node.kill9()
-    node.wipe()
-    node.start()
+    with without_node(three, 2):
+        node.wipe()
     assert members(node)["self"] == 4
     assert "before-the-wipe" in vhosts(node)
     share_a_vhost(three, "after-the-wipe", 2)
     for number in (1, 3):
         eventually(partial(knows_peer, three.node(number), 4))
         assert "peer 2" not in members(three.node(number))
-    three.node(1).kill9()  # The new member counts: two of three are a majority.
-    share_a_vhost(three, "without-node-1", 2)
-    three.node(1).start()
+    with without_node(three, 1):  # The new member counts: two of three are a majority.
+        share_a_vhost(three, "without-node-1", 2)
 
 
 @pytest.mark.skipif(not LONG, reason="the test of four seeds has one absent, too")

@@ -10,6 +10,7 @@ import pika.exceptions
 import pytest
 
 from node.cli.warrenctl import main
+from tests.cluster.leaders import without_node
 from tests.conformance.broker import Inbox, channel_closed, drain, publish_all, settle_down
 from tests.waiting import eventually
 from warren.client import Message, PeerError, RequestFailed, connect
@@ -40,19 +41,18 @@ def test_a_home_that_is_killed_is_said_to_be_down_and_serves_again_when_it_is_ba
     using.add_on_cancel_callback(cancelled.append)
     Inbox(using, "q")
     publishing.confirm_delivery()
-    cluster.node(1).kill9()
-    with pytest.raises(pika.exceptions.NackError):
-        publishing.basic_publish("", "q", b"lost")
-    settle_down(using, lambda: bool(cancelled))
-    with channel_closed(404, DOWN):
-        channel_on(cluster, 2).queue_declare("q", durable=True)
-    with channel_closed(404, DOWN):
-        channel_on(cluster, 2).queue_declare("q", passive=True)
-    with channel_closed(404, DOWN):
-        channel_on(cluster, 2).basic_consume("q", print)
-    with channel_closed(404, DOWN):
-        channel_on(cluster, 2).basic_get("q")
-    cluster.node(1).start()
+    with without_node(cluster, 1):
+        with pytest.raises(pika.exceptions.NackError):
+            publishing.basic_publish("", "q", b"lost")
+        settle_down(using, lambda: bool(cancelled))
+        with channel_closed(404, DOWN):
+            channel_on(cluster, 2).queue_declare("q", durable=True)
+        with channel_closed(404, DOWN):
+            channel_on(cluster, 2).queue_declare("q", passive=True)
+        with channel_closed(404, DOWN):
+            channel_on(cluster, 2).basic_consume("q", print)
+        with channel_closed(404, DOWN):
+            channel_on(cluster, 2).basic_get("q")
     publish_when_it_is_back(publishing, b"again")
     assert drain(using, "q") == [b"kept", b"again"]
 
@@ -60,7 +60,7 @@ def test_a_home_that_is_killed_is_said_to_be_down_and_serves_again_when_it_is_ba
 def test_counts_of_a_queue_whose_home_is_killed_are_unknown_and_not_zero(
     cluster: ClusterOfNodes, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    homed, other = cluster.node(1), cluster.node(2)
+    other = cluster.node(2)
     channel = channel_on(cluster, 1)
     channel.queue_declare("counted", durable=True)
     channel_on(cluster, 2).queue_declare("at-rest", durable=True)
@@ -69,27 +69,29 @@ def test_counts_of_a_queue_whose_home_is_killed_are_unknown_and_not_zero(
     place = "/queues/%2F/counted"
     eventually(lambda: api.get(place)["messages"] == 2)
     assert api.get(place)["counts_known"] is True
-    homed.kill9()
-    eventually(lambda: api.get(place)["state"] == "down")
-    for sort in ("", "?sort=messages", "?sort=message_stats.publish", "?sort=consumers"):
-        rows = {row["name"]: row for row in api.get(f"/queues{sort}")}
-        assert_unknown(rows["counted"])
-        assert (rows["at-rest"]["counts_known"], rows["at-rest"]["messages"]) == (True, 0)
-    by_count = [row["name"] for row in api.get("/queues?sort=messages")]
-    assert [each for each in by_count if each in ("counted", "at-rest")] == ["counted", "at-rest"]
-    assert_unknown(api.get(place))
-    status, refusal = api.ask("DELETE", f"{place}/contents")
-    assert (status, refusal["reason"]) == (404, DOWN_COUNTED)
-    got = {"ackmode": "ack_requeue_true", "count": 1, "encoding": "auto"}
-    assert api.ask("POST", f"{place}/get", got)[0] == 404
-    assert api.ask("DELETE", f"{place}?if-empty=true")[0] == 400
-    assert 'queue="counted"' not in "".join(other.metrics("/metrics/per-object"))
-    wanted = ["name", "messages", "consumers", "state"]
-    assert main(["-q", "--node-url", other.management_url, "list_queues", *wanted]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert "counted\tunknown\tunknown\tdown" in lines
-    assert "at-rest\t0\t0\trunning" in lines
-    homed.start()
+    with without_node(cluster, 1):
+        eventually(lambda: api.get(place)["state"] == "down")
+        for sort in ("", "?sort=messages", "?sort=message_stats.publish", "?sort=consumers"):
+            rows = {row["name"]: row for row in api.get(f"/queues{sort}")}
+            assert_unknown(rows["counted"])
+            assert (rows["at-rest"]["counts_known"], rows["at-rest"]["messages"]) == (True, 0)
+        by_count = [row["name"] for row in api.get("/queues?sort=messages")]
+        assert [each for each in by_count if each in ("counted", "at-rest")] == [
+            "counted",
+            "at-rest",
+        ]
+        assert_unknown(api.get(place))
+        status, refusal = api.ask("DELETE", f"{place}/contents")
+        assert (status, refusal["reason"]) == (404, DOWN_COUNTED)
+        got = {"ackmode": "ack_requeue_true", "count": 1, "encoding": "auto"}
+        assert api.ask("POST", f"{place}/get", got)[0] == 404
+        assert api.ask("DELETE", f"{place}?if-empty=true")[0] == 400
+        assert 'queue="counted"' not in "".join(other.metrics("/metrics/per-object"))
+        wanted = ["name", "messages", "consumers", "state"]
+        assert main(["-q", "--node-url", other.management_url, "list_queues", *wanted]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert "counted\tunknown\tunknown\tdown" in lines
+        assert "at-rest\t0\t0\trunning" in lines
     eventually(lambda: api.get(place)["messages"] == 2)
     channel_on(cluster, 2).queue_delete("counted")
 
@@ -104,8 +106,8 @@ def test_a_queue_is_counted_as_created_once_and_not_again_after_a_restart(
     eventually(lambda: all(api.ask("GET", "/queues/%2F/once")[0] == 200 for api in apis))
     first = (before[0][0] + 1, before[0][1])
     assert [churn(cluster, number) for number in (1, 2, 3)] == [first, *before[1:]]
-    cluster.node(1).kill9()
-    cluster.node(1).start()
+    with without_node(cluster, 1):
+        pass
     assert churn(cluster, 1) == (0, 0)
     channel_on(cluster, 3).queue_delete("once")
     eventually(lambda: churn(cluster, 1) == (0, 1))
@@ -147,18 +149,18 @@ def test_links_to_a_queue_whose_home_is_killed_are_detached_and_publishes_reject
         async with await connect(cluster.urls[1], follow=None) as away:
             publisher = await away.publisher("/queues/q")
             consumer = await away.consumer("/queues/q")
-            cluster.node(1).kill9()
-            with pytest.raises(PeerError) as detached:
-                await consumer.get(timeout_s=20)
-            assert detached.value.condition == "amqp:illegal-state"
-            outcome = await publisher.publish(Message(b"lost"))
-            assert outcome.error is not None
-            assert outcome.error.condition == "amqp:precondition-failed"
-            with pytest.raises(RequestFailed, match="is down or inaccessible"):
-                await (await away.management()).queue("q")
+            with without_node(cluster, 1):
+                with pytest.raises(PeerError) as detached:
+                    await consumer.get(timeout_s=20)
+                assert detached.value.condition == "amqp:illegal-state"
+                outcome = await publisher.publish(Message(b"lost"))
+                assert outcome.error is not None
+                assert outcome.error.condition == "amqp:precondition-failed"
+                with pytest.raises(RequestFailed, match="is down or inaccessible"):
+                    await (await away.management()).queue("q")
 
     async def whole() -> None:
-        async with asyncio.timeout(40):
+        async with asyncio.timeout(60):
             await test()
 
     asyncio.run(whole())
@@ -167,11 +169,14 @@ def test_links_to_a_queue_whose_home_is_killed_are_detached_and_publishes_reject
 def test_a_queue_that_is_down_can_be_deleted_but_not_if_it_may_hold_messages(
     cluster: ClusterOfNodes,
 ) -> None:
+    channel_on(cluster, 1).queue_declare("q", durable=True)
     text = "PRECONDITION_FAILED - queue 'q' in vhost '/' not empty"
-    with channel_closed(406, text):
-        channel_on(cluster, 2).queue_delete("q", if_empty=True)
-    channel_on(cluster, 2).queue_delete("q", if_unused=True)
-    cluster.node(1).start()
+    with without_node(cluster, 1):
+        with channel_closed(404, DOWN):  # It is answered when the queue is down.
+            channel_on(cluster, 2).queue_declare("q", passive=True)
+        with channel_closed(406, text):
+            channel_on(cluster, 2).queue_delete("q", if_empty=True)
+        channel_on(cluster, 2).queue_delete("q", if_unused=True)
     with channel_closed(404, "NOT_FOUND - no queue 'q' in vhost '/'"):
         channel_on(cluster, 1).queue_declare("q", passive=True)
 
@@ -182,8 +187,7 @@ def test_a_home_that_comes_back_without_its_disk_serves_its_queues_empty(
     channel_on(cluster, 1).queue_declare("q", durable=True)
     using = channel_on(cluster, 2)
     publish_all(using, "q", [b"lost with the disk"], persistent=True)
-    cluster.node(1).kill9()
-    cluster.node(1).wipe()
-    cluster.node(1).start()
+    with without_node(cluster, 1):
+        cluster.node(1).wipe()
     publish_when_it_is_back(using, b"again")
     assert drain(channel_on(cluster, 3), "q") == [b"again"]
