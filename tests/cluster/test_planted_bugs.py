@@ -6,12 +6,12 @@ here they are in real nodes, and it is the judge of chaos runs that must see the
 
 import asyncio
 import os
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
 import pytest
 
+from tests.cluster.leaders import leader_and_others, leader_number
 from tests.cluster.power import Disks, Supply, lose_power, patched
 from warren.testing import ClusterOfNodes, Node, NodeFailed
 from warren.testing.chaos.local import LocalTarget
@@ -57,10 +57,8 @@ def whole_cluster(folder: Path, environment: dict[str, str], *, only_followers: 
         others: list[int] = []
 
         def slow() -> None:
-            leader = leader_of(cluster, (1, 2, 3))
-            assert leader is not None
             if only_followers:
-                others.extend({1, 2, 3} - {cluster.number_of(leader)})
+                others.extend(leader_and_others(cluster, QUEUE)[1:])
                 disks.slow(*(f"/n{number}/" for number in others))
             else:
                 disks.slow()
@@ -69,35 +67,11 @@ def whole_cluster(folder: Path, environment: dict[str, str], *, only_followers: 
             disks.quick()
             if others:
                 cluster.start(others)
-                until_led(cluster, others)
+                leader_number(cluster, QUEUE)  # One of them leads it now.
             cluster.start()
 
         supply = Supply(cluster.urls, slow, cluster.kill9, restore, LocalTarget(cluster).depth)
         return lose_power(supply, QUEUE, QUORUM, folder / "history.jsonl")
-
-
-def leader_of(cluster: ClusterOfNodes, numbers: Iterable[int]) -> str | None:
-    """Who leads the queue, as the first of these nodes says that can."""
-    for number in numbers:
-        try:
-            found = cluster.node(number).api("GET", f"/api/queues/%2F/{QUEUE}")
-        except (OSError, NodeFailed):
-            continue
-        if found.get("leader"):
-            return str(found["leader"])
-    return None
-
-
-def until_led(cluster: ClusterOfNodes, numbers: list[int]) -> None:
-    """Wait until one of these nodes leads the queue."""
-    names = {cluster.node(number).name for number in numbers}
-
-    async def wait() -> None:
-        async with asyncio.timeout(30):
-            while await asyncio.to_thread(leader_of, cluster, numbers) not in names:
-                await asyncio.sleep(0.05)  # The API answers when it is asked.
-
-    asyncio.run(wait())
 
 
 def assert_lost(verdict: Verdict) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.cluster.leaders import without_leader
 from tests.cluster.queue_clients import channel_to
 from tests.cluster.test_streams import declare, read
 from tests.conformance.test_amqp10_streams import begin, take
@@ -66,8 +67,8 @@ def offloading(shared: Shared, stream: str, **arguments: Any) -> None:
     )
 
 
-def fill(shared: Shared, stream: str, first: int = 0, count: int = COUNT) -> None:
-    channel = channel_to(shared.cluster, 2)
+def fill(shared: Shared, stream: str, first: int = 0, count: int = COUNT, *, by: int = 2) -> None:
+    channel = channel_to(shared.cluster, by)
     for number in range(first, first + count):
         channel.basic_publish("", stream, b"message %d" % number + BODY, mandatory=True)
     channel.connection.close()
@@ -96,14 +97,8 @@ def test_every_node_and_protocol_reads_what_only_the_store_has(shared: Shared) -
 def test_kill_9_of_the_leader_while_it_uploads_loses_nothing(shared: Shared) -> None:
     offloading(shared, "killed")
     fill(shared, "killed")
-    names = {shared.cluster.node(number).name: number for number in (1, 2, 3)}
-    leader = names[shared.cluster.node(2).api("GET", "/api/queues/%2F/killed")["leader"]]
-    shared.cluster.node(leader).kill9()
-    fill_by = leader % 3 + 1
-    channel = channel_to(shared.cluster, fill_by)
-    for number in range(COUNT, COUNT + 100):
-        channel.basic_publish("", "killed", b"message %d" % number + BODY, mandatory=True)
-    shared.cluster.node(leader).start()
+    with without_leader(shared.cluster, "killed") as lost:
+        fill(shared, "killed", COUNT, 100, by=lost % 3 + 1)
     eventually(lambda: shared.is_offloaded("killed", 12), seconds=WAIT_S)
     for number in (1, 2, 3):
         assert read(shared.cluster, number, "killed", COUNT + 100) == bodies(0, COUNT + 100)
