@@ -226,6 +226,7 @@ def test_a_consumer_stays_when_its_queue_gets_mirrors_and_when_it_loses_them(
     publish(publisher, queue, [b"behind"])
     with without_node(cluster, 3):
         settle(30)
+        synchronised(cluster, queue, 1, number)
     synchronised(cluster, queue, 2)
     cluster.node(2).api("DELETE", f"/api/policies/%2F/{queue}")
     is_plain(cluster, queue)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.cluster.leaders import leader_number, without_leader
 from tests.cluster.queue_clients import channel_to
 from tests.cluster.test_partitions import long
 from tests.cluster.test_streams import declare
@@ -109,10 +110,11 @@ def test_all_members_are_alike_after_partitions_and_kills(
 
     try:
         more(lambda: None)
-        more(lambda: cluster.links.isolate(1))
+        more(lambda: cluster.links.isolate(leader_number(cluster, "rough")))
         more(cluster.links.heal)
-        more(cluster.node(2).kill9)
-        more(cluster.node(2).start)
+        with without_leader(cluster, "rough"):
+            more(lambda: None)
+        more(lambda: None)
         more(lambda: cluster.links.isolate(3))
         more(cluster.links.heal)
     finally:
