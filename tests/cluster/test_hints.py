@@ -97,6 +97,7 @@ def test_nodes_know_each_others_load(shared_cluster: ClusterOfNodes) -> None:
             management = await connection.management()
             while True:
                 loads = [each["load"] for each in await management.nodes()]
+                assert len(loads) == 3
                 if None not in loads:
                     break
                 await asyncio.sleep(0.1)

@@ -142,12 +142,14 @@ def test_it_runs_on_one_node_and_moves_within_two_seconds_when_that_ends(
         other = cluster.node(cluster.number_of(left) % 3 + 1)
         begun_s = time.monotonic()
         ended(cluster, left, how)
-        eventually(lambda: work.where(other) not in ("", left))
-        took_s = time.monotonic() - begun_s
-        name = work.where(other)
-        fill(away, queue, begun, 100)
-        begun += 100
-        returned(cluster, left, how)
+        try:
+            eventually(lambda: work.where(other) not in ("", left))
+            took_s = time.monotonic() - begun_s
+            name = work.where(other)
+            fill(away, queue, begun, 100)
+            begun += 100
+        finally:
+            returned(cluster, left, how)
         return took_s
 
     within(MOVED_S * crowding(), move)
