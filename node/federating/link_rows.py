@@ -3,7 +3,7 @@
 from time import gmtime, strftime
 from typing import TYPE_CHECKING, Final
 
-from federation.forwarding import TERMINATED
+from federation.forwarding import RUNNING, TERMINATED
 
 if TYPE_CHECKING:
     from federation.link import LinkStatus
@@ -39,7 +39,8 @@ def shown_state(state: str) -> str:
 
 
 def forwarded(facts: "Facts") -> dict[str, object]:
-    """What shovels and links have in common: counters, lag and the last error."""
+    """What shovels and links have in common: counters, lag, last error, and whether the
+    target is blocked by an alarm."""
     row: dict[str, object] = {
         "timestamp": strftime("%Y-%m-%d %H:%M:%S", gmtime(facts.since_s)),
         "messages_forwarded": facts.forwarded,
@@ -48,6 +49,8 @@ def forwarded(facts: "Facts") -> dict[str, object]:
         "lag_messages": facts.lag_messages,
         "lag_seconds": round(facts.lag_s, 1),
     }
+    if facts.state == RUNNING:
+        row["blocked_status"] = "blocked" if facts.blocked else "running"
     if facts.last_error:
         row["last_error"] = facts.last_error
     if facts.last_s:

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from federation.forwarding import RUNNING, TERMINATED
+from federation.forwarding import TERMINATED
 from federation.shovel_parameters import AMQP_10
 from node.federating.link_rows import forwarded
 
@@ -34,8 +34,6 @@ def shovel_row(status: "ShovelStatus", node: str) -> dict[str, object]:
         "dest_exchange_key": config.target.exchange_key,
     }
     row |= {name: value for name, value in named.items() if value}
-    if status.facts.state == RUNNING:
-        row["blocked_status"] = "blocked" if status.facts.blocked else "running"
     if status.facts.state == TERMINATED:
         row["reason"] = status.facts.reason
     return row

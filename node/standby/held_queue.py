@@ -2,7 +2,8 @@
 
 One exclusive consumer without a limit holds all messages of the queue, so that nothing expires or
 is dropped, and messages that the primary has settled can be settled by number. Works on the node
-that leads the queue. `release` gives the messages back, in their places and not redelivered.
+that leads the queue. While a resource alarm is set, messages are settled and none is asked for or
+written. `release` gives the messages back, in their places and not redelivered.
 """
 
 import asyncio
@@ -174,8 +175,9 @@ class HeldQueue:
     def held_count(self) -> int:
         return int(self._numbers.held.count)
 
-    async def follow(self, primary: Primary) -> None:
-        """Have the messages of the primary's queue, and no others."""
+    async def follow(self, primary: Primary) -> bool:
+        """Have the messages of the primary's queue, and no others. False: an alarm is set here, and
+        some are not copied."""
         if self._host is None:
             await self._attach()
         if self._place != (primary.uid, primary.epoch):
@@ -185,7 +187,9 @@ class HeldQueue:
         self.settled_count += sum(count for _, count in gone)
         self._settle(gone)
         for part in slices(self._numbers.missing(primary.runs), COPIED_MAX):
-            await self._copy(primary, part)
+            if not await self._copy(primary, part):
+                return False
+        return True
 
     def release(self, is_promoted: bool) -> None:
         """Hold nothing any more. If it is promoted, its messages are as they were published."""
@@ -289,13 +293,17 @@ class HeldQueue:
     def _is_confirmed(self) -> bool:
         return self._sink.confirmed >= self._published
 
-    async def _copy(self, primary: Primary, runs: Runs) -> None:
-        """Publish these messages of the primary; those that have left it meanwhile are left out."""
+    async def _copy(self, primary: Primary, runs: Runs) -> bool:
+        """Publish these messages of the primary; those that have left it meanwhile are left out.
+        False: not all, because of an alarm."""
         assert self._host is not None
+        alarms = self._broker.alarms
         while runs:
-            found = await primary.messages(runs)
+            found = [] if alarms.is_set() else await primary.messages(runs)
+            if alarms.is_set():
+                return False
             if not found:
-                return
+                return True
             self._broker.turn.begin()
             for run in found:
                 chunk = labelled(run, primary.uid, primary.epoch)
@@ -311,3 +319,4 @@ class HeldQueue:
                 for first, count in runs
                 if first + count > end
             ]
+        return True

@@ -45,19 +45,24 @@ class HeldStream:
     def held_count(self) -> int:
         return int(self._host.ready_count)
 
-    async def follow(self, primary: Primary) -> None:
-        """Have the messages of the primary's stream."""
+    async def follow(self, primary: Primary) -> bool:
+        """Have the messages of the primary's stream. False: an alarm is set here, and some are not
+        copied."""
         name = b"standby of %x" % primary.uid
         if self._uid != primary.uid or self._next == UNKNOWN:
             self._uid, self._next = primary.uid, await self._next_of(name)
             if self._next == 0 and self._host.ready_count:
                 self._make_again()
+        alarms = self._broker.alarms
         for first, count in primary.runs:
             while self._next < first + count:
                 start = max(first, self._next)
-                found = await primary.messages([(start, first + count - start)])
+                runs = [(start, first + count - start)]
+                found = [] if alarms.is_set() else await primary.messages(runs)
+                if alarms.is_set():
+                    return False
                 if not found:
-                    return
+                    return True
                 self._broker.turn.begin()
                 for run in found:
                     size = len(run.sizes)
@@ -71,6 +76,7 @@ class HeldStream:
                 await self._sink.until(self._is_confirmed, "the stream does not confirm messages")
                 self._next = found[-1].first + len(found[-1].sizes)
         await self._follow_offsets(primary.offsets)
+        return True
 
     async def _follow_offsets(self, offsets: Sequence[tuple[bytes, int]]) -> None:
         """Store what consumers have stored at the primary. Its message `offset` is the message

@@ -2,7 +2,8 @@
 
 A pass asks the primary what its queues have, and brings those that this node leads to it; the node
 that leads the definitions brings these, too. All that the primary had confirmed when a pass began
-is here when it ends: the time since then is the recovery point (RPO).
+is here when it ends: the time since then is the recovery point (RPO). While this cluster has a
+resource alarm, passes bring definitions and settlements, and no messages.
 """
 
 import asyncio
@@ -29,6 +30,7 @@ log = logging.getLogger("warren.federation")
 
 TOGETHER_MAX: Final = 16  # queues that are copied at the same time
 LOGGED_AGAIN: Final = 50  # of equal failures in a row, one line in so many
+BLOCKED: Final = "blocked"  # messages are missing, and an alarm is set
 FAULTS: Final = (PrimaryFailed, QueueFault, Unreadable, NoAnswer)
 
 Row = dict[str, object]
@@ -62,6 +64,8 @@ class Replica:
         self._synced_s: float | None = None  # by `clock_s`: when the last whole pass began
         self._synced_at = 0.0  # the same as a time of day
         self._last_error = ""
+        self._lacks = False  # messages, in this or the last pass, because of an alarm
+        self._alarm = ""  # for which the last pass lacked messages
         self._dropped = [0, 0, 0]  # counters of queues that another node leads now
 
     async def run(self) -> None:
@@ -75,7 +79,7 @@ class Replica:
                         self._synced_s, self._synced_at = begun_s, begun_at
                         self._to_running()
                     else:
-                        self._core.restarted()
+                        self._to_incomplete()
                 except FAULTS as error:
                     wait_s = self._failed(str(error))
                 await asyncio.sleep(max(0.0, begun_s + wait_s - self._clock_s()))
@@ -103,7 +107,7 @@ class Replica:
             "vhost": self.config.vhost,
             "name": self.config.name,
             "node": self._broker.node_name,
-            "state": shown_state(core.state),
+            "state": self._state,
             "uri": self._client.shown,
             "rpo_seconds": None if synced_s is None else round(self._clock_s() - synced_s, 1),
             "synced_at": int(self._synced_at * 1000),
@@ -117,19 +121,41 @@ class Replica:
             row["last_error"] = self._last_error
         if core.state == TERMINATED:
             row["error"] = core.reason
+        elif self._state == BLOCKED:
+            row["error"] = f"resource alarm: {self._alarm}"
         return row
 
     # States
 
+    @property
+    def _state(self) -> str:
+        if self._alarm and self._broker.alarms.is_set():
+            return BLOCKED
+        return shown_state(self._core.state)
+
     def _to_running(self) -> None:
+        self._alarm = ""
         if self._core.state != RUNNING:
             log.info("standby of vhost '%s' has all that the primary has", self.config.vhost)
             self._core.opened()
             self._tell("")
         self._core.failures = 0
 
+    def _to_incomplete(self) -> None:
+        """The primary answers, and this node lacks something."""
+        self._core.restarted()
+        was, self._alarm = self._alarm, self._broker.alarms.reason() if self._lacks else ""
+        if self._alarm and not was:
+            log.warning(
+                "standby of vhost '%s' copies no messages until the resource alarm is over: %s",
+                self.config.vhost,
+                self._alarm,
+            )
+            self._tell(self._alarm)
+
     def _failed(self, reason: str) -> float:
         """Seconds until the next try."""
+        self._alarm = ""
         core = self._core
         was = (core.state, core.reason)
         wait_s = core.failed(reason, self._roll())
@@ -150,18 +176,19 @@ class Replica:
             "standby.status",
             vhost=self.config.vhost,
             name=self.config.name,
-            status=shown_state(self._core.state),
+            status=self._state,
             **more,
         )
 
     # A pass
 
     async def _pass(self) -> bool:
-        """Whether it was whole: each queue has a leader here, which copies it."""
+        """Whether it was whole: each queue has a leader here, which has copied all of it."""
         if self._broker.definitions.group.is_leader:
             await self._follow_definitions()
         known = {name: token for name, (token, _) in self._known.items()}
         rows = await self._client.state(known)
+        self._lacks = False
         faults: list[str] = []
         there: dict[str, Any] = {}
         for name, token, uid, epoch, runs, fault, offsets in rows:
@@ -182,7 +209,7 @@ class Replica:
             faults.append("the definitions of the primary are not here yet")
         if faults:
             raise QueueFault(faults[0])
-        return is_whole
+        return is_whole and not self._lacks
 
     def _all_are_led(self) -> bool:
         vhost = self._broker.metadata.vhosts.get(self.config.vhost)
@@ -238,7 +265,8 @@ class Replica:
         )
         async with room:
             try:
-                await held.follow(primary)
+                if not await held.follow(primary):
+                    self._lacks = True
             except QueueFault as error:
                 if self._queues.get(here) is held:
                     self._forget(here)

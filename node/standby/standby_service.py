@@ -32,7 +32,7 @@ log = logging.getLogger("warren.federation")
 
 LOOK_S: Final = 0.1
 ROWS: Final = "standby-rows"  # question to other nodes
-WORST: Final = ("running", "starting", "error")
+WORST: Final = ("running", "starting", "blocked", "error")
 SUMS: Final = ("queues", "messages", "messages_copied", "messages_settled", "bytes_copied")
 
 Row = dict[str, object]

@@ -37,6 +37,7 @@ LINK: Final = record(
         "queue": STRING,
         "upstream_queue": STRING,
         "consumer_tag": STRING,
+        "blocked_status": STRING,
         "error": STRING,
         "last_forwarded": INTEGER,
         "last_error": STRING,

@@ -46,6 +46,7 @@ class Side:
         self._now_ms = 1_000_000
         self.is_up = True
         self.is_stalled = False  # its disk does nothing
+        self.has_alarm = False
         self.node = self._boot()
 
     def _boot(self) -> SimNode:
@@ -53,7 +54,13 @@ class Side:
         node.begin()
         self.feed = Feed(node.broker)
         self.feed.serve(node.broker.operating.status)
+        node.broker.alarms.observe_cluster(self.has_alarm, False)
         return node
+
+    def set_alarm(self, is_on: bool) -> None:
+        """Of a resource, until it is cleared; it outlives the node's restarts."""
+        self.has_alarm = is_on
+        self.node.broker.alarms.observe_cluster(is_on, False)
 
     def crash(self) -> None:
         """What was not synced may be lost."""
@@ -115,6 +122,7 @@ class World:
         self.stream_load: StreamLoad | None = None
         self.breaks = True
         self.passes: Passes[Mark] = Passes()
+        self._copied_count = 0  # when the standby had no alarm
         for name in TYPES:
             self.primary.declare(name)
         self.attach()
@@ -187,6 +195,13 @@ class World:
         self.standby.step()
         self._hear()
         await asyncio.sleep(STEP_S)
+        self._check_alarm()
+
+    def _check_alarm(self) -> None:
+        copied = int(str(self.replica.row()["messages_copied"]))
+        if self.standby.has_alarm:
+            assert copied <= self._copied_count, "messages were copied in spite of an alarm"
+        self._copied_count = copied
 
     def _hear(self) -> None:
         for load in self.loads.values():

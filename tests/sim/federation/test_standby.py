@@ -1,8 +1,8 @@
 """Warm standbys over links that fail and nodes that crash: what is there after the promotion.
 
 All that the primary had confirmed when the last whole pass began is there, once and in order, but
-for what was settled; and nothing else but what the primary has had since. Other seeds:
-`WARREN_SIM_SEEDS=first:last`.
+for what was settled; and nothing else but what the primary has had since. While the standby has a
+resource alarm it copies nothing. Other seeds: `WARREN_SIM_SEEDS=first:last`.
 """
 
 import os
@@ -26,11 +26,14 @@ async def lived(seed: int) -> None:
             world.traffic()
         if dice.random() < 0.006:
             await world.crash_primary()
+        if seed % 3 == 2 and dice.random() < 0.03:
+            world.standby.set_alarm(not world.standby.has_alarm)
         is_whole_now = world.pass_is_seen_whole()
         if dice.random() < (0.3 if is_whole_now else 0.006):
             await world.crash_standby()
     if dice.random() < 0.5:
         world.breaks = False
+        world.standby.set_alarm(False)
         passes = world.passes.count
         for _ in range(10_000):
             await world.step()
