@@ -1,7 +1,7 @@
 """The primary of a standby, over its HTTP API. Not compiled.
 
-PrimaryFailed: it cannot be asked; the text says why, without credentials. Questions and answers are
-MessagePack (`node.management.api.standby`).
+PrimaryFailed: it cannot be asked; the text says why, without credentials. Questions are those of
+`node.standby.questions`, answers are MessagePack (`node.management.api.standby`).
 """
 
 from asyncio import timeout
@@ -16,6 +16,7 @@ from federation.ends import SideFailed, tls_of
 from federation.running import reason_of
 from federation.standby_parameter import StandbyConfig, parse_http_uri
 from federation.uris import BadUri, Uri, without_credentials
+from node.standby.questions import Question
 from node.standby.stored_runs import Runs, StoredRun
 
 if TYPE_CHECKING:
@@ -41,24 +42,24 @@ class PrimaryClient:
 
     async def definitions(self, known: bytes) -> tuple[bytes, dict[str, Any] | None]:
         """Their digest, and the rows; None: the digest is the known one."""
-        digest, rows = await self._ask(["definitions", known])
+        digest, rows = await self._ask(Question("definitions", (known,)))
         return digest, rows
 
     async def state(self, known: Mapping[str, bytes]) -> list[Any]:
         """See `Feed.state`."""
-        return list(await self._ask(["state", known]))
+        return list(await self._ask(Question("state", (), known)))
 
     async def messages(self, uid: int, runs: Runs) -> list[StoredRun]:
-        return [StoredRun(*each) for each in await self._ask(["messages", uid, runs])]
+        return [StoredRun(*each) for each in await self._ask(Question("messages", (uid, runs)))]
 
     async def digests(self, uid: int, runs: Runs) -> dict[int, bytes]:
-        return dict(await self._ask(["digests", uid, runs]))
+        return dict(await self._ask(Question("digests", (uid, runs))))
 
     async def answers(self) -> bool:
         """Whether the primary serves the vhost now."""
         try:
             async with timeout(PROBE_S):
-                await self._ask(["state", {}])
+                await self._ask(Question("state", ()))
         except (PrimaryFailed, TimeoutError):
             return False
         return True
@@ -68,7 +69,7 @@ class PrimaryClient:
         if session is not None:
             await session.close()
 
-    async def _ask(self, question: object) -> Any:
+    async def _ask(self, question: Question) -> Any:
         from aiohttp import ClientError
 
         try:
@@ -77,7 +78,7 @@ class PrimaryClient:
             host = f"[{uri.host}]" if ":" in uri.host else uri.host
             vhost = quote(self._config.vhost, safe="")
             path = f"{scheme}://{host}:{uri.port}/api/vhosts/{vhost}/standby-feed"
-            body = msgspec.msgpack.encode(question)
+            body = question.encode()
             async with session.post(encoded_url(path), data=body) as answer:
                 content = await answer.read()
                 status = answer.status

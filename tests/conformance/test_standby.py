@@ -336,6 +336,8 @@ def test_what_makes_no_sense_is_refused(standby: Side) -> None:
     status, body = standby.api.ask("PUT", path, {"value": {"uri": "http://a:b@127.0.0.1:1"}})
     assert status == 400 and "has queues" in body["reason"]
     assert standby.api.ask("POST", f"/standbys/{standby.path}/promote", {})[0] == 404
+    status, body = standby.api.ask("POST", f"/vhosts/{standby.path}/standby-feed", {"state": 1})
+    assert (status, body["reason"]) == (400, "unknown question of a standby")
 
 
 def test_the_page_shows_the_standby(standby: Side) -> None:

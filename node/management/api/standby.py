@@ -1,12 +1,13 @@
 """Warm standbys: their status and promotion, and what a primary answers its standby.
 
-A primary is asked in MessagePack: `definitions` with a known digest, `state` with known tokens by
-queue, `messages` and `digests` with the uid of a queue and runs of numbers (`node.standby.feed`).
+A primary is asked for `definitions` with a known digest, for `state` with known tokens by queue,
+for `messages` and `digests` with the uid of a queue and runs of numbers (`node.standby.feed`).
+Questions are those of `node.standby.questions`, answers are MessagePack.
 """
 
 from collections.abc import Awaitable, Callable
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 from aiohttp import web
@@ -18,6 +19,7 @@ from node.management.replies import ApiError, json_reply
 from node.management.rows.listing import list_reply
 from node.standby.definition_rows import exported
 from node.standby.feed import FeedFailed
+from node.standby.questions import BadQuestion, Question, decode_question
 from queues.definitions.broker_objects import Queue
 from queues.definitions.metadata.commands import DeleteParameter
 from queues.definitions.metadata.vhost import VHost
@@ -36,7 +38,7 @@ class Standbys:
     def __init__(self, context: Context, standbys: "StandbyService") -> None:
         self._context = context
         self._standbys = standbys
-        self._answers: dict[str, Callable[[VHost, list[Any]], Awaitable[object]]] = {
+        self._answers: dict[str, Callable[[VHost, Question], Awaitable[object]]] = {
             "definitions": self._definitions,
             "state": self._state,
             "messages": self._messages,
@@ -89,9 +91,9 @@ class Standbys:
         vhost = self._context.operations.metadata.vhosts[existing_vhost(self._context, request)]
         raw = await read_raw(request, DEFINITIONS_BYTES_MAX)
         try:
-            question, *about = msgspec.msgpack.decode(raw, type=list[Any])
-            work = self._answers[question](vhost, about)
-        except (msgspec.DecodeError, KeyError, ValueError, TypeError) as error:
+            question = await decode_question(raw)
+            work = self._answers[question.name](vhost, question)
+        except (BadQuestion, KeyError) as error:
             raise ApiError.bad_request("unknown question of a standby") from error
         try:
             body = msgspec.msgpack.encode(await work)
@@ -101,25 +103,24 @@ class Standbys:
             raise ApiError.bad_request("unknown question of a standby") from error
         return web.Response(body=body, content_type=MSGPACK)
 
-    async def _definitions(self, vhost: VHost, about: list[Any]) -> object:
-        (known,) = about
+    async def _definitions(self, vhost: VHost, question: Question) -> object:
+        (known,) = question.about
         rows = exported(self._context.operations.metadata, vhost)
         encoded = msgspec.json.encode(rows, order="deterministic")
         digest = sha256(encoded).digest()[:DIGEST_BYTES]
         return [digest, None if digest == known else msgspec.json.decode(encoded)]
 
-    async def _state(self, vhost: VHost, about: list[Any]) -> object:
+    async def _state(self, vhost: VHost, question: Question) -> object:
         if standby_parameter(self._context.operations.metadata, vhost.name) is not None:
             raise FeedFailed(f"vhost '{vhost.name}' is a standby itself")
-        (known,) = about
-        return await self._standbys.feed.state(vhost, known)
+        return await self._standbys.feed.state(vhost, question.known)
 
-    async def _messages(self, vhost: VHost, about: list[Any]) -> object:
-        uid, runs = about
+    async def _messages(self, vhost: VHost, question: Question) -> object:
+        uid, runs = question.about
         return await self._standbys.feed.messages(self._queue(vhost, uid), runs)
 
-    async def _digests(self, vhost: VHost, about: list[Any]) -> object:
-        uid, runs = about
+    async def _digests(self, vhost: VHost, question: Question) -> object:
+        uid, runs = question.about
         return await self._standbys.feed.digests(self._queue(vhost, uid), runs)
 
     def _queue(self, vhost: VHost, uid: int) -> Queue:
