@@ -17,14 +17,16 @@ from federation.uris import Uri
 from warren import client
 from warren.client.outcome import Outcome
 from warren.client.sockets import Dial
+from warren.wire.amqp10.limits import Limits
 
 Connect = Callable[[], Awaitable[client.Connection]]
 
 
 async def connect(
-    uri: Uri, vhost: str, name: str, local: Callable[[bool], Dial]
+    uri: Uri, vhost: str, name: str, local: Callable[[bool], Dial], prefetch: int = 0
 ) -> client.Connection:
-    """Connect to the broker of the URI. SideFailed: the node itself, without a user."""
+    """Connect to the broker of the URI, to consume with that prefetch. SideFailed: the node itself,
+    without a user."""
     if uri.is_local and not uri.user:
         text = "a URI without a host needs a user over AMQP 1.0; use the protocol 'local'"
         raise SideFailed(text)
@@ -33,9 +35,18 @@ async def connect(
         container_id=name,
         timeout_s=timeout_of(uri),
         tls=tls_of(uri) if uri.tls and not uri.is_local else None,
+        limits=limits_of(prefetch),
         dial=local(False) if uri.is_local else None,
         follow=None,
     )
+
+
+def limits_of(prefetch: int) -> Limits:
+    """The window of a session is opened again when half of it is used: it has room for two
+    prefetches, so that it never stops what the credit allows."""
+    plain = Limits(max_link_credit=0, max_queue_credit=0)
+    plain.max_incoming_window = max(plain.max_incoming_window, 2 * prefetch)
+    return plain
 
 
 class Source10:

@@ -98,7 +98,7 @@ class Shovel:
     def _source(self, uri: Uri) -> Source091 | Source10:
         end, settled = self.config.source, self.config.ack_mode == NO_ACK
         if end.protocol == AMQP_10:
-            return Source10(self._dial10(uri), end, settled)
+            return Source10(self._dial10(uri, end.prefetch), end, settled)
         if self.config.marks_ids:
             end = replace(end, consumer_arguments={**end.consumer_arguments, **ASK_FOR_IDS})
         return Source091(self._dial(uri, None), end, settled)
@@ -123,8 +123,8 @@ class Shovel:
     ) -> Callable[[], Awaitable[amqp091.Connection]]:
         return partial(self._dialler.connect, uri, DEFAULT_VHOST, self._name, on_blocked)
 
-    def _dial10(self, uri: Uri) -> Callable[[], Awaitable[client.Connection]]:
-        return partial(connect, uri, DEFAULT_VHOST, self._name, self._dialler.local)
+    def _dial10(self, uri: Uri, prefetch: int = 0) -> Callable[[], Awaitable[client.Connection]]:
+        return partial(connect, uri, DEFAULT_VHOST, self._name, self._dialler.local, prefetch)
 
     @property
     def _name(self) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -126,3 +127,21 @@ def test_local_shovel_moves_between_queues_of_its_cluster(here: Node) -> None:
     assert [int(body) for _, body in drained(here, "right", 300)] == list(range(300))
     assert api.get("/shovels/vhost/%2F/sideways")["src_protocol"] == "local"
     api.delete("/parameters/shovel/%2F/sideways")
+
+
+def test_the_window_of_the_session_has_room_for_the_prefetch(here: Node, there: Node) -> None:
+    """A smaller one is used up within a round trip of a slow line."""
+    api, away = HttpApi(here.management_url), HttpApi(there.management_url)
+    for each in (api, away):
+        each.put("/queues/%2F/wide", {"durable": True})
+    ends = source("amqp10", there, "wide") | target("amqp10", here, "wide")
+    shovel(here, "wide", **{**ends, "src_prefetch_count": 3000})
+
+    def sessions() -> list[dict[str, Any]]:
+        names = [row["name"] for row in away.get("/connections") if "1-0" in row["protocol"]]
+        return [one for name in names for one in away.get(f"/connections/{quote(name)}/sessions")]
+
+    eventually(lambda: [each for each in sessions() if each["outgoing_links"]], sessions)
+    (session,) = sessions()
+    assert session["remote_incoming_window"] >= 3000, session
+    api.delete("/parameters/shovel/%2F/wide")
