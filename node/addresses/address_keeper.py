@@ -293,7 +293,7 @@ class AddressKeeper:
         for uid in uids:
             core = awake.get(uid)
             if core is not None and elsewhere(uid) == 0:
-                size += core.store.live_bytes
+                size += core.held_bytes
                 count += core.ready_count + core.checked_out_count
         return int(size), int(count)
 

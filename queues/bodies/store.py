@@ -323,6 +323,14 @@ class Store:
         following = self._slots[place]
         return following if following.table is None else self._unfold(place, following.first)
 
+    def bytes_of(self, runs: list[tuple[int, int]]) -> i64:
+        """Bytes of what is there of these messages, (first, count)."""
+        byte_count: i64 = 0
+        for first, count in runs:
+            for at, some in self.spans_within(first, count):
+                byte_count += self.covering(at).bytes_of(at, at + some)
+        return byte_count
+
     def release(self, first: i64, count: i64) -> list[Slot]:
         """Messages first.. are gone; return the slots that have no live message left."""
         dead: list[Slot] = []

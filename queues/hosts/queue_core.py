@@ -124,6 +124,14 @@ class QueueCore:
         return self.machine.checked_out
 
     @property
+    def held_bytes(self) -> int:
+        """Bytes of its messages, as its counts have them: of a quorum queue those that its machine
+        has, and not those of entries that are not applied yet."""
+        if self.promises is None or self.promises.count == 0:
+            return self.store.live_bytes
+        return self.store.live_bytes - self.store.bytes_of(self.promises.runs())
+
+    @property
     def consumer_count(self) -> int:
         return self.machine.attached_count
 

@@ -116,6 +116,36 @@ def test_publishers_on_all_nodes_together_keep_to_the_limit(
     assert [each.sent for each in publishers] == [count] * 6
 
 
+def test_bytes_that_are_not_committed_count_once() -> None:
+    """The leader has them in its store already, and for their publisher they are on their way."""
+    with ClusterOfNodes(3) as cluster:
+        leader = cluster.node(1)
+        connection = pika.BlockingConnection(pika.URLParameters(leader.url))
+        channel = connection.channel()
+        declare(
+            channel, "q", queue_type="quorum", max_size_bytes=10**6, address_full_policy="BLOCK"
+        )
+        eventually(lambda: led(leader, "q"))
+        api = HttpApi(leader.management_url)
+
+        def held() -> tuple[int, int]:
+            rows = [row for row in api.get("/addresses") if row["name"] == "q"]
+            return (int(rows[0]["messages"]), int(rows[0]["bytes"])) if rows else (0, 0)
+
+        for number in (2, 3):
+            cluster.node(number).pause()
+        for _ in range(20):
+            channel.basic_publish("", "q", BODY, SAFE)
+        eventually(lambda: held()[0] == 20)
+        on_the_way = held()
+        assert api.get("/queues/%2F/q")["messages"] == 0
+        for number in (2, 3):
+            cluster.node(number).resume()
+        eventually(lambda: api.get("/queues/%2F/q")["messages"] == 20)
+        assert on_the_way == held()
+        connection.close()
+
+
 def test_a_node_refuses_by_what_a_queue_holds_on_another(
     shared_cluster: ClusterOfNodes, on: Open, name: str
 ) -> None:
