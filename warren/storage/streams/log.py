@@ -271,15 +271,11 @@ class StreamLog:
         return upto
 
     def to_offload(self) -> tuple[Segment, int] | None:
-        """The oldest whole segment that is not in the object store, and from which offset on.
-
-        None: all but the last one are there, or it is not written yet.
-        """
+        """The oldest whole segment that is not in the object store, and from which offset
+        on; it may not be written to its end yet. None: all but the last one are there."""
         for segment in self._segments[:-1]:
             if segment.end_offset > self.offloaded_end:
-                is_written = segment.end_offset <= self.written_offset
-                begin = max(segment.first_offset, self.offloaded_end)
-                return (segment, begin) if is_written else None
+                return segment, max(segment.first_offset, self.offloaded_end)
         return None
 
     def drop_offloaded(self, local_bytes_max: int) -> bool:
