@@ -4,7 +4,8 @@ Reconciliation: every node looks after the queues that it leads, for their leade
 caught up. A queue gets one more member where it has fewer than its target (`target-group-size` of
 a policy, `x-quorum-target-group-size`, the node's setting, else the size it was declared with), and
 loses members on nodes that were forgotten, one change at a time: the next one waits until the
-group's configuration is what the definitions say. A node that is only down keeps its members for
+group's configuration is what the definitions say, except for members that join on a node that was
+forgotten or is taken for dead. A node that is only down keeps its members for
 `dead_after_s`; after that they are replaced where there is another node for them. When nodes become
 members of the cluster, or none any more, queues are looked at with every tick for a while: a disk
 that was lost is replaced before a second one is.
@@ -203,7 +204,7 @@ class Reconciling:
         row = self._groups.row(queue.uid)
         if row is None or not row.is_leader:
             return False
-        if queue.uid in self._open or not is_settled(queue, row):
+        if queue.uid in self._open or not is_settled(queue, row, self._known - gone):
             return True
         group = self._cluster_snapshot.group(queue)
         arguments = self._cluster_snapshot.arguments_of(queue)
@@ -291,6 +292,11 @@ class Reconciling:
         return bool(moves)
 
 
-def is_settled(queue: Queue, row: GroupRow) -> bool:
-    """Whether the group's configuration is what the definitions say."""
-    return set(row.voters) == set(queue.members) and not row.learners
+def is_settled(queue: Queue, row: GroupRow, able: frozenset[int]) -> bool:
+    """Whether the group's configuration is what the definitions say.
+
+    A member that joins on a node that is not `able` never catches up: nothing waits for it.
+    """
+    voters = set(row.voters)
+    wanted = {each for each in queue.members if each in able or each in voters}
+    return voters == wanted and able.isdisjoint(row.learners)

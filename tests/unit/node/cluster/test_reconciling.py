@@ -110,6 +110,38 @@ def test_the_next_change_waits_until_the_group_is_what_the_definitions_say() -> 
     assert len(members(world, queue)) == 3
 
 
+def test_a_member_that_joins_on_a_node_that_is_forgotten_is_replaced() -> None:
+    world = OperatingWorld(4)
+    queue = world.queue("q", (1, 2, 4), leader=1)
+    groups = world.nodes[1].groups
+    groups.settled[queue.uid] = (1, 2)
+    groups.changed["learners"] = (4,)
+    site = Site(world)
+    site.run(60)
+    assert members(world, queue) == [1, 2, 4]  # It may still catch up.
+    world.stop(4)
+    world.do(RemoveMember(4))
+    site.run(60)
+    assert members(world, queue) == [1, 2, 3]
+
+
+def test_a_member_that_joins_on_a_node_that_is_taken_for_dead_is_replaced() -> None:
+    world = OperatingWorld(4)
+    queue = world.queue("q", (1, 2, 4), leader=1)
+    groups = world.nodes[1].groups
+    groups.settled[queue.uid] = (1, 2)
+    groups.changed["learners"] = (4,)
+    site = Site(world, Rules(auto_rebalance=False, dead_after_ms=100 * SECOND))
+    world.stop(4)
+    site.run(80)
+    assert members(world, queue) == [1, 2, 4]
+    site.run(80)
+    assert members(world, queue) == [1, 2, 3, 4]
+    groups.settled[queue.uid] = (1, 2, 3)
+    site.run(60)
+    assert members(world, queue) == [1, 2, 3]
+
+
 def test_policies_and_arguments_say_how_many_members_there_are_to_be() -> None:
     world = OperatingWorld(5)
     small = world.queue("small", (1,), leader=1, more={"x-quorum-initial-group-size": 1})
