@@ -83,6 +83,9 @@ class TickedDefinitions(Definitions, Protocol):
     def tick(self, now_ms: int) -> None:
         """About every 100 ms; monotonic time."""
 
+    def when_saved(self, done: Callable[[], None]) -> None:
+        """Call `done` once a start of this node would know all that is applied now."""
+
 
 class Cluster:
     """See the module. Invariant: `_peers` are all members but this one, as they are known here."""

@@ -9,10 +9,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
+import pika
 import pytest
 
 from node.cli.warrenctl import main as warrenctl
 from tests.cluster.suffering import check, plan
+from tests.conformance.broker import drain, numbered, publish_all
 from tests.waiting import eventually
 from warren.testing import ClusterOfNodes
 from warren.testing.chaos.local import LocalTarget
@@ -67,6 +69,10 @@ def await_plain(cluster: ClusterOfNodes, queue: str, times: int) -> None:
     )
 
 
+def amqp(cluster: ClusterOfNodes, number: int) -> Any:
+    return pika.BlockingConnection(pika.URLParameters(cluster.node(number).url))
+
+
 def home_of(cluster: ClusterOfNodes, queue: str, seen_by: int) -> int:
     name = row(cluster, queue, seen_by)["node"]
     return next(number for number in (1, 2, 3) if cluster.node(number).name == name)
@@ -114,6 +120,30 @@ def test_a_queue_in_use_becomes_a_plain_one_and_a_mirrored_one_again(
         await_mirrors(cluster, queue, 2, 2)
 
     check(used_while(cluster, queue, tmp_path, happens))
+
+
+def test_a_queue_that_was_mirrored_survives_a_crash_by_older_saved_definitions(
+    cluster: ClusterOfNodes,
+) -> None:
+    """The definitions that its node saved last have the queue with mirrors, led by another node."""
+    queue = "mirrored-before"
+    cluster.node(2).api("PUT", f"/api/queues/%2F/{queue}", {"durable": True})
+    set_policy(cluster, 1)
+    for _ in range(2):
+        await_mirrors(cluster, queue, 2)
+        cluster.node(2).restart()  # A clean stop saves the definitions.
+    await_mirrors(cluster, queue, 2)
+    alone = {"ha-mode": "nodes", "ha-params": ["n2"]}
+    cluster.node(1).api("PUT", "/api/policies/%2F/mirrored", {**POLICY, "definition": alone})
+    eventually(lambda: home_of(cluster, queue, 1) == 2, seconds=WAIT_S)
+    cluster.node(1).api("DELETE", "/api/policies/%2F/mirrored")
+    await_plain(cluster, queue, 1)
+    with amqp(cluster, 2) as connection:
+        publish_all(connection.channel(), queue, numbered(20), persistent=True)
+    cluster.node(2).kill9()
+    cluster.node(2).start()
+    with amqp(cluster, 2) as connection:
+        assert drain(connection.channel(), queue) == numbered(20)
 
 
 @pytest.mark.skipif(not LONG, reason="long")

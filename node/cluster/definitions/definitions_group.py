@@ -232,6 +232,10 @@ class DefinitionsGroup:
         """Save the rows, unless that is going on or has to wait; for a clean stop."""
         self._store.save()
 
+    def when_saved(self, done: Callable[[], None]) -> None:
+        """Save soon; call `done` once a start of this node would know all that is applied now."""
+        self._store.when_saved(done)
+
     @property
     def is_saving(self) -> bool:
         return self._store.is_saving

@@ -137,6 +137,7 @@ class DefinitionsStore:
         self._stream: StateStream | None = None
         self._idle_ticks = 0  # since a member asked for a slice
         self._lost: list[Callable[[Sequence[bytes] | None, bool], None]] = []
+        self._awaited: deque[tuple[int, Callable[[], None]]] = deque()  # index to save; see below
         self.machine: Metadata
         self.group: Group
 
@@ -148,10 +149,21 @@ class DefinitionsStore:
 
     def applied(self) -> None:
         """Entries were applied, or time has passed: save, if that is worth it or asked for."""
+        self._tell_saved()
         machine = self.machine
         entries = machine.applied_index - self.group.raft.snapshot_index
-        if self._lost or max(entries, machine.unsaved_count) >= self._save_entries:
+        is_wanted = bool(self._lost or self._awaited)
+        if is_wanted or max(entries, machine.unsaved_count) >= self._save_entries:
             self.save()
+
+    def when_saved(self, done: Callable[[], None]) -> None:
+        """Save soon; call `done` once a start of this node would know all that is applied now."""
+        self._awaited.append((self.machine.applied_index, done))
+        self.applied()
+
+    def _tell_saved(self) -> None:
+        while self._awaited and self._awaited[0][0] <= self.group.raft.snapshot_index:
+            self._awaited.popleft()[1]()
 
     def save(self) -> None:
         """Save what has changed, unless that must wait."""
@@ -180,6 +192,7 @@ class DefinitionsStore:
         self._saving = False
         self.group.snapshot_taken(point)
         self.births.saved(point.index)
+        self._tell_saved()
         if self._builder is None:
             self._snapshots.forget(METADATA_OWNER)
         lost = self._lost

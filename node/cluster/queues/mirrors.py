@@ -428,13 +428,25 @@ class Mirrors:
         if has_restarted:  # It leads once more, without the others.
             joined = (int(member.mirror.joined),)
             member.take_view(RingView(epoch, epoch, (here,), joined, (here,)))
-        Disbanding(
+        disbanding = Disbanding(
             member,
             epoch << TERM_SHIFT | 1,
             self._broker.steps,
             partial(self._queues.forget_snapshots, uid),
             partial(self._disbanded, uid, epoch, has_restarted),
-        ).begin()
+        )
+
+        def saved() -> None:
+            self._broker.turn.begin()
+            disbanding.begin()
+
+        # By older definitions a start would drop the messages of a queue without a member here, as
+        # what a mirror left behind.
+        definitions = self._cluster.definitions
+        if definitions is None:  # The node starts: this view is what was saved.
+            saved()
+        else:
+            definitions.when_saved(saved)
 
     def _disbanded(self, uid: int, epoch: int, has_restarted: bool, host: ClassicHost) -> None:
         """It is durable that the queue has no member here."""

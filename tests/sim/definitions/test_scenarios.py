@@ -359,3 +359,34 @@ def test_a_cluster_of_one_is_a_cluster() -> None:
     world.crash(node)
     world.settle()
     assert "q" in names(node)
+
+
+# Saves
+
+
+def test_what_a_part_has_waited_for_is_known_after_a_crash() -> None:
+    world = cluster()
+    node = leader(world)
+    done: list[int] = []
+    for number in range(3):
+        tell(world, node, commands.DeclareQueue("/", f"q{number}", True))
+        node.definitions.when_saved(lambda: done.append(node.machine.applied_index))
+    world.run_until(lambda: len(done) == 3, SETTLE_MS, "saves")
+    node.definitions.when_saved(lambda: done.append(0))
+    assert done[-1] == 0, "nothing was applied since then, and it is not told at once"
+    world.crash(node)
+    world.start(node)
+    assert {"q0", "q1", "q2"} <= set(node.recovery.machine.vhosts["/"].queues)
+
+
+def test_nothing_is_told_to_be_saved_before_it_is() -> None:
+    world = cluster()
+    node = leader(world)
+    tell(world, node, commands.DeclareQueue("/", "q", True))
+    index = node.machine.applied_index
+    done: list[bool] = []
+    node.definitions.when_saved(lambda: done.append(True))
+    assert node.definitions.group.raft.snapshot_index < index
+    assert not done
+    world.run_until(lambda: bool(done), SETTLE_MS, "a save")
+    assert node.definitions.group.raft.snapshot_index >= index

@@ -87,6 +87,9 @@ class FakeDefinitions:
     def tick(self, now_ms: int) -> None:
         self.ticked_ms = now_ms
 
+    def when_saved(self, done: Callable[[], None]) -> None:
+        done()
+
     def change(self, before: Member | None, after: Member | None) -> None:
         """A member has changed, by a command that was committed."""
         if before is not None:
