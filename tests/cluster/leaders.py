@@ -52,10 +52,10 @@ def without_node(
     try:
         yield
     finally:
-        if node.is_paused:
-            node.resume()
-        elif not node.is_running():
+        if not node.is_running():
             node.start()
+        elif node.is_paused:
+            node.resume()
 
 
 @contextmanager

@@ -3,19 +3,22 @@ reads across the border, whatever is killed, and nothing is removed before it is
 
 import asyncio
 import os
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.cluster.leaders import without_leader
+from tests.cluster.leaders import leader_and_others, without_leader
 from tests.cluster.queue_clients import channel_to
 from tests.cluster.test_streams import declare, read
 from tests.conformance.test_amqp10_streams import begin, take
 from tests.waiting import eventually
 from warren.client import connect
-from warren.testing import ClusterOfNodes
+from warren.storage.objects.directory import UNFINISHED
+from warren.testing import ClusterOfNodes, Node
 from warren.testing.http_api import HttpApi
 from warren.wire.amqp10.codec.values import ULong
 
@@ -34,6 +37,10 @@ class Shared:
 
     def objects(self) -> list[Path]:
         return sorted(each for each in self.folder.rglob("*") if each.is_file())
+
+    def unfinished(self) -> list[Path]:
+        """Those that a node has not uploaded to the end."""
+        return [each for each in self.objects() if each.suffix == UNFINISHED]
 
     def segments(self, stream: str) -> dict[str, dict[str, Any]]:
         """What each member says of its segments."""
@@ -96,9 +103,23 @@ def test_every_node_and_protocol_reads_what_only_the_store_has(shared: Shared) -
 
 def test_kill_9_of_the_leader_while_it_uploads_loses_nothing(shared: Shared) -> None:
     offloading(shared, "killed")
-    fill(shared, "killed")
-    with without_leader(shared.cluster, "killed") as lost:
-        fill(shared, "killed", COUNT, 100, by=lost % 3 + 1)
+    leader, other, _ = leader_and_others(shared.cluster, "killed")
+
+    def kill(node: Node) -> None:
+        """With an object that is not whole: each is there for some milliseconds."""
+        give_up_s = time.monotonic() + WAIT_S
+        while not node.is_paused:
+            assert time.monotonic() < give_up_s
+            if shared.unfinished():
+                node.pause()
+                if not shared.unfinished():
+                    node.resume()
+        node.kill9()
+
+    with ThreadPoolExecutor() as threads:
+        filling = threads.submit(fill, shared, "killed", count=COUNT + 100, by=other)
+        with without_leader(shared.cluster, "killed", leader, end=kill):
+            filling.result(WAIT_S)
     eventually(lambda: shared.is_offloaded("killed", 12), seconds=WAIT_S)
     for number in (1, 2, 3):
         assert read(shared.cluster, number, "killed", COUNT + 100) == bodies(0, COUNT + 100)
