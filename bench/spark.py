@@ -16,6 +16,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -145,9 +146,10 @@ def cpu_s(node: psutil.Process) -> dict[str, float]:
     """Of the node, of Java, and of Python's tasks, so far."""
     found = {"node": sum(node.cpu_times()[:2]), "java": 0.0, "tasks": 0.0}
     for each in psutil.Process().children(recursive=True):
-        if each.pid != node.pid:
-            kind = "java" if each.name() == "java" else "tasks"
-            found[kind] += sum(each.cpu_times()[: 2 if kind == "java" else 4])
+        with suppress(psutil.NoSuchProcess):  # It has ended meanwhile.
+            if each.pid != node.pid:
+                kind = "java" if each.name() == "java" else "tasks"
+                found[kind] += sum(each.cpu_times()[: 2 if kind == "java" else 4])
     return found
 
 
