@@ -17,7 +17,7 @@ from tests.unit.wire.amqp10.test_rows import encoded, run_of
 from warren.client import Message
 from warren.spark.bodies import BadBody, body_type, decoder_of, shown
 from warren.spark.body_types import ddl_of, parse_schema
-from warren.spark.columns import batch_for, batch_of, body_of, schema_of
+from warren.spark.columns import Batches, batches_for, body_of, schema_of
 from warren.spark.options import OptionError, read_options
 from warren.wire.amqp10.codec.values import Array, Symbol, Timestamp, ULong
 from warren.wire.amqp10.rows import StreamRows
@@ -31,7 +31,7 @@ SCHEMA = """id bigint, price DECIMAL(10,2), `a b`: string, tags array<string>, o
 def batch_with(bodies: list[bytes]) -> Any:
     rows = StreamRows(body_of)
     rows.add(run_of(encoded(0, [Message(each) for each in bodies])), len(bodies))
-    return batch_of("orders", rows)
+    return Batches("orders").of(rows)
 
 
 def decoded(bodies: list[bytes], **options: str) -> list[Any]:
@@ -250,11 +250,11 @@ def test_a_query_has_the_columns_that_it_asks_for() -> None:
     assert schema_of(options, body_type(options)) == "body string, message_id string"
     rows = StreamRows(body_of)
     rows.add(run_of(encoded(0, [Message(b"one", message_id="m"), Message(b"\xff")])), 2)
-    batches = shown(options, iter([batch_for(options, rows)]))
+    batches = shown(options, iter([batches_for(options).of(rows)]))
     with pytest.raises(BadBody, match="stream 's', offset 1: the body is no UTF-8"):
         next(batches)
     lenient = replace(options, null_bad_bodies=True)
-    (batch,) = shown(lenient, iter([batch_for(lenient, rows)]))
+    (batch,) = shown(lenient, iter([batches_for(lenient).of(rows)]))
     batch.validate(full=True)
     assert batch.to_pylist() == [
         {"body": "one", "message_id": "m"},
@@ -262,7 +262,7 @@ def test_a_query_has_the_columns_that_it_asks_for() -> None:
     ]
     without = replace(options, columns=("offset",))
     assert schema_of(without, body_type(without)) == "offset bigint"
-    (batch,) = shown(without, iter([batch_for(without, rows)]))
+    (batch,) = shown(without, iter([batches_for(without).of(rows)]))
     assert batch.to_pylist() == [{"offset": 0}, {"offset": 1}], "no body is decoded"
 
 

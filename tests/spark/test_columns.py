@@ -10,7 +10,7 @@ pytest.importorskip("pyarrow")
 
 from tests.unit.wire.amqp10.test_rows import encoded, run_of
 from warren.client import Message
-from warren.spark.columns import COLUMNS, batch_of, body_of
+from warren.spark.columns import COLUMNS, Batches, body_of
 from warren.wire.amqp10.codec.values import Symbol
 from warren.wire.amqp10.rows import StreamRows
 
@@ -22,11 +22,38 @@ def rows_of(first: int, messages: list[Message], *, cut: int = 1) -> list[dict[s
     for at in range(0, len(payloads), cut):
         rows.add(run_of(payloads[at : at + cut]), first + len(messages))
     assert rows.is_complete
-    batch = batch_of("orders", rows)
+    batch = Batches("orders").of(rows)
     batch.validate(full=True)
     assert batch.schema == COLUMNS
     found: list[dict[str, Any]] = batch.to_pylist(maps_as_pydicts="strict")
     return found
+
+
+def taken(messages: list[Message]) -> StreamRows:
+    rows = StreamRows(body_of)
+    rows.add(run_of(encoded(7, messages)), 7 + len(messages))
+    return rows
+
+
+def test_a_batch_has_its_own_sections_whatever_the_batch_before_had() -> None:
+    one = Message(b"a", application_properties={"from": "one"}, priority=3)
+    other = Message(b"b", application_properties={"from": "other"}, annotations={"x-opt": "o"})
+    batches = Batches("orders")
+    for messages in (
+        [one] * 3,
+        [one],
+        [one] * 5,
+        [other] * 2,
+        [other, one],
+        [other] * 3,
+        [one] * 3,
+    ):
+        found = batches.of(taken(messages))
+        found.validate(full=True)
+        assert found == Batches("orders").of(taken(messages))
+        assert [each["priority"] for each in found.to_pylist()] == [
+            each.priority for each in messages
+        ]
 
 
 def test_a_batch_has_the_values_of_each_message_in_order() -> None:
@@ -121,7 +148,7 @@ def test_messages_of_a_queue_have_no_offsets() -> None:
     rows = StreamRows(body_of)
     plain = [Message(b"a", message_id="m"), Message(b"b", annotations={"x-exchange": "e"})]
     rows.add_plain(run_of([each.encode() for each in plain]))
-    found = batch_of("orders", rows)
+    found = Batches("orders").of(rows)
     found.validate(full=True)
     assert found.column("offset").null_count == 2
     assert found.column("body").to_pylist() == [b"a", b"b"]

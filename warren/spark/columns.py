@@ -6,9 +6,8 @@ then spread over the rows by Arrow. Maps and arrays without entries are null.
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from itertools import accumulate
-from typing import Final, TypeVar
+from typing import Final, TypeVar, final
 
 import pyarrow
 
@@ -22,6 +21,8 @@ from warren.wire.amqp10.rows import Samples, StreamRows
 
 T = TypeVar("T")
 Values = dict[str, object]
+Column = Callable[[Sequence[T]], pyarrow.Array]
+Columns = dict[str, pyarrow.Array]  # by name
 
 # Annotations that have columns of their own.
 OFFSET: Final = "x-stream-offset"
@@ -80,66 +81,101 @@ def schema_of(options: ReadOptions, body: Type) -> str:
     return ", ".join(f"{name} {ddl_of(types[name])}" for name in options.columns or types)
 
 
-def batch_for(options: ReadOptions, rows: StreamRows) -> pyarrow.RecordBatch:
-    """The columns of the messages of `rows` that the query has, and those that an error names."""
-    names = (
-        dict.fromkeys((*options.columns, "queue", "offset")) if options.columns else COLUMNS.names
+@final
+class Batches:
+    """Makes the batches of one reader. A section that all messages of a batch share is mostly that
+    of the next batch too, so its columns are kept: a batch takes as many rows of them as it has.
+
+    Invariant: `_kept` has one sample for each section, and columns of it that are equally long.
+    """
+
+    def __init__(self, name: str, columns: Sequence[str] = COLUMNS.names) -> None:
+        """`name`: of the stream or queue."""
+        self._name = name.encode()
+        self._schema = pyarrow.schema([COLUMNS.field(each) for each in columns])
+        self._wanted = frozenset(columns)
+        self._kept: dict[str, tuple[bytes, int, Columns]] = {}
+
+    def of(self, rows: StreamRows) -> pyarrow.RecordBatch:
+        """The columns of all messages of `rows`."""
+        count = int(rows.count)
+        offsets = pyarrow.py_buffer(rows.offsets.getvalue())
+        found = {
+            "offset": pyarrow.Array.from_buffers(pyarrow.int64(), count, [None, offsets])
+            if offsets.size
+            else pyarrow.nulls(count, pyarrow.int64()),
+            "body": pyarrow.Array.from_buffers(
+                pyarrow.binary(),
+                count,
+                [
+                    None,
+                    *(pyarrow.py_buffer(each.getvalue()) for each in (rows.body_ends, rows.bodies)),
+                ],
+            ),
+        }
+        found |= self._same("name", self._name, count, bytes.decode, NAMES)
+        found |= self._spread("header", rows.header, count, _header, HEADER)
+        found |= self._spread("properties", rows.properties, count, _properties, PROPERTIES)
+        found |= self._spread("annotations", rows.annotations, count, _map, ANNOTATIONS)
+        found |= self._spread("headers", rows.application_properties, count, _map, HEADERS)
+        columns = [found[each] for each in self._schema.names]
+        return pyarrow.RecordBatch.from_arrays(columns, schema=self._schema)
+
+    def _spread(
+        self,
+        section: str,
+        samples: Samples,
+        count: int,
+        read: Callable[[bytes], T],
+        columns: Mapping[str, Column[T]],
+    ) -> Columns:
+        """The wanted columns of those that are made of one section."""
+        if self._wanted.isdisjoint(columns):
+            return {}
+        if len(samples.samples) == 1:
+            return self._same(section, samples.samples[0], count, read, columns)
+        buffers = [None, pyarrow.py_buffer(samples.places.getvalue())]
+        places = pyarrow.Array.from_buffers(pyarrow.int32(), count, buffers)
+        made = self._made(samples.samples, read, columns)
+        return {name: each.take(places) for name, each in made.items()}
+
+    def _same(
+        self,
+        section: str,
+        sample: bytes,
+        count: int,
+        read: Callable[[bytes], T],
+        columns: Mapping[str, Column[T]],
+    ) -> Columns:
+        """The same, if all messages have the same section."""
+        before, rows, kept = self._kept.get(section, (b"", 0, {}))
+        if before != sample or rows < count:
+            rows, made = count, self._made([sample], read, columns)
+            kept = {name: _repeated(each, count) for name, each in made.items()}
+            self._kept[section] = (sample, rows, kept)
+        return kept if rows == count else {name: each[:count] for name, each in kept.items()}
+
+    def _made(
+        self, samples: list[bytes], read: Callable[[bytes], T], columns: Mapping[str, Column[T]]
+    ) -> Columns:
+        """A row for each sample."""
+        values = [read(each) for each in samples]
+        return {name: make(values) for name, make in columns.items() if name in self._wanted}
+
+
+def batches_for(options: ReadOptions) -> Batches:
+    """With the columns that the query has, and those that an error names."""
+    name = options.stream or options.queue
+    columns = options.columns
+    return Batches(
+        name, [*dict.fromkeys((*columns, "queue", "offset"))] if columns else COLUMNS.names
     )
-    return batch_of(options.stream or options.queue, rows, tuple(names))
-
-
-def batch_of(
-    stream: str, rows: StreamRows, names: Sequence[str] = COLUMNS.names
-) -> pyarrow.RecordBatch:
-    """These columns of all messages of `rows` as one batch; `stream` may be a queue."""
-    count = int(rows.count)
-    offsets = pyarrow.py_buffer(rows.offsets.getvalue())
-    found = {
-        "queue": pyarrow.repeat(pyarrow.scalar(stream, TEXT), count),
-        "offset": pyarrow.Array.from_buffers(pyarrow.int64(), count, [None, offsets])
-        if offsets.size
-        else pyarrow.nulls(count, pyarrow.int64()),
-        "body": pyarrow.Array.from_buffers(
-            pyarrow.binary(),
-            count,
-            [None, *(pyarrow.py_buffer(each.getvalue()) for each in (rows.body_ends, rows.bodies))],
-        ),
-    }
-    wanted = frozenset(names)
-    found |= _spread(rows.header, count, _header, HEADER, wanted)
-    found |= _spread(rows.properties, count, _properties, PROPERTIES, wanted)
-    found |= _spread(rows.annotations, count, _map, ANNOTATIONS, wanted)
-    found |= _spread(rows.application_properties, count, _map, HEADERS, wanted)
-    schema = pyarrow.schema([COLUMNS.field(name) for name in names])
-    return pyarrow.RecordBatch.from_arrays([found[name] for name in names], schema=schema)
 
 
 def body_of(message: bytes) -> bytes:
     """The bytes of a body that is not one data section: those of its text, if it is a value."""
     body = try_decode(message, 0, len(message)).body
     return body if isinstance(body, bytes) else str(body).encode()
-
-
-Column = Callable[[Sequence[T]], pyarrow.Array]
-
-
-def _spread(
-    section: Samples,
-    count: int,
-    read: Callable[[bytes], T],
-    columns: Mapping[str, Column[T]],
-    wanted: AbstractSet[str],
-) -> dict[str, pyarrow.Array]:
-    """The wanted columns of those that are made of one section."""
-    if wanted.isdisjoint(columns):
-        return {}
-    values = [read(each) for each in section.samples]
-    made = {name: make(values) for name, make in columns.items() if name in wanted}
-    if len(values) == 1:
-        return {name: _repeated(each, count) for name, each in made.items()}
-    buffers = [None, pyarrow.py_buffer(section.places.getvalue())]
-    places = pyarrow.Array.from_buffers(pyarrow.int32(), count, buffers)
-    return {name: each.take(places) for name, each in made.items()}
 
 
 def _repeated(single: pyarrow.Array, count: int) -> pyarrow.Array:
@@ -268,6 +304,7 @@ def _plain(value: object) -> object:
     return value if type(value) is float else str(value)
 
 
+NAMES: Final[Mapping[str, Column[str]]] = {"queue": lambda values: pyarrow.array(values, TEXT)}
 HEADER: Final[Mapping[str, Column[Header]]] = {
     "durable": lambda values: pyarrow.array(
         [each.durable is True for each in values], pyarrow.bool_()

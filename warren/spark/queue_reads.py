@@ -21,7 +21,7 @@ import pyarrow
 from warren.client import Connection, LoginFailed, PeerError, RequestFailed
 from warren.client.links import Terms
 from warren.client.management import Management
-from warren.spark.columns import batch_for, body_of
+from warren.spark.columns import batches_for, body_of
 from warren.spark.leaders import FAULTS, Leaders, Nodes, url_at
 from warren.spark.options import ReadOptions
 from warren.spark.stream_reads import (
@@ -264,13 +264,14 @@ async def _rest(
 ) -> AsyncGenerator[pyarrow.RecordBatch, None]:
     async with await connected(options, address) as connection:
         runs = await _reading(connection, options, number, first, count)
+        batches = batches_for(options)
         while count > 0:
             rows = StreamRows(body_of)
             while count > 0 and rows.count < ROWS_MAX and rows.size < BATCH_BYTES_MAX:
                 run = await runs.take(options.timeout_s)
                 rows.add_plain(run)
                 count -= int(run.count)
-            yield batch_for(options, rows)
+            yield batches.of(rows)
 
 
 async def _reading(

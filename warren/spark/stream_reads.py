@@ -10,11 +10,11 @@ from typing import Final, TypeVar
 from urllib.parse import quote
 
 import pyarrow
-from pyarrow import compute
+import uvloop
 
 from warren.client import ClientError, Connection, Consumer, Message, connect
 from warren.client.links import LinkHandle, Quiet, Terms
-from warren.spark.columns import batch_for, body_of
+from warren.spark.columns import batches_for, body_of
 from warren.spark.leaders import FAULTS, Leaders, Look, Nodes, url_at
 from warren.spark.options import ReadOptions
 from warren.wire.amqp10.codec.performatives import Attach, Flow, Source, Target
@@ -126,12 +126,11 @@ def mean_bytes(leaders: Leaders, begin: Mapping[str, int], end: Mapping[str, int
     last = min(end[name], begin[name] + SAMPLED)
     address = leaders.addresses([name]).get(name, "")
     options = replace(leaders.options, stream=name, filter="", columns=())
-    sizes: list[int] = [
-        each
-        for batch in read(options, begin[name], last, address)
-        for each in compute.binary_length(batch.column("body")).to_pylist()
-    ]
-    return max(1.0, sum(sizes) / max(1, len(sizes)))
+    rows = size = 0
+    for batch in read(options, begin[name], last, address):
+        rows += batch.num_rows
+        size += batch.column("body").buffers()[-1].size
+    return max(1.0, size / max(1, rows))
 
 
 async def _first(consumer: Consumer, options: ReadOptions) -> Message:
@@ -154,7 +153,7 @@ def drawn(
     batches: AsyncGenerator[pyarrow.RecordBatch, None], where: str
 ) -> Iterator[pyarrow.RecordBatch]:
     """What the generator gives, in a loop of its own. ReadError says `where`."""
-    with asyncio.Runner() as runner:
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
 
         async def following() -> pyarrow.RecordBatch | None:
             return await anext(batches, None)
@@ -196,7 +195,7 @@ async def _batches(
     async with await connected(options, address) as connection:
         runs = Runs(connection, _terms(options, begin))
         await connection.attach([runs.handle])
-        wanted, is_over = begin, False
+        batches, wanted, is_over = batches_for(options), begin, False
         while not is_over:
             rows = StreamRows(body_of)
             while not is_over and rows.count < ROWS_MAX and rows.size < BATCH_BYTES_MAX:
@@ -208,7 +207,7 @@ async def _batches(
                 is_over = rows.is_complete
             if rows.count:
                 wanted = _checked(options, wanted, rows.runs)
-                yield batch_for(options, rows)
+                yield batches.of(rows)
         if wanted < end:
             _check_gap(options, wanted, end)
 
@@ -223,7 +222,7 @@ async def _selected(
         await connection.attach([runs.handle])
         if not runs.is_filtered:
             raise ReadError(f"stream '{options.stream}': the broker does not apply 'filter'")
-        is_over = False
+        batches, is_over = batches_for(options), False
         while not is_over:
             rows = StreamRows(body_of)
             while not is_over and rows.count < ROWS_MAX and rows.size < BATCH_BYTES_MAX:
@@ -232,7 +231,7 @@ async def _selected(
                     rows.add(run, end)
                 is_over = run is None or rows.is_complete
             if rows.count:
-                yield batch_for(options, rows)
+                yield batches.of(rows)
         first = await connection.consumer(_address(options), credit=1, filters=_from(begin))
         found = _offset(await _first(first, options))
         if found > begin:
@@ -268,11 +267,12 @@ class Runs(Quiet):
 
     async def take(self, timeout_s: float) -> Transfers:
         """The next run. TimeoutError; ClientError: the link is over."""
-        async with asyncio.timeout(timeout_s):
-            while not self._arrived:
-                self.handle.check()
-                self._changed.clear()
-                await self._changed.wait()
+        if not self._arrived:
+            async with asyncio.timeout(timeout_s):
+                while not self._arrived:
+                    self.handle.check()
+                    self._changed.clear()
+                    await self._changed.wait()
         return self._arrived.popleft()
 
     def _grant(self) -> None:
