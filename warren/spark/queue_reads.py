@@ -264,9 +264,9 @@ async def _rest(
 ) -> AsyncGenerator[pyarrow.RecordBatch, None]:
     async with await connected(options, address) as connection:
         runs = await _reading(connection, options, number, first, count)
-        batches = batches_for(options)
+        batches, rows = batches_for(options), StreamRows(body_of)
         while count > 0:
-            rows = StreamRows(body_of)
+            rows = StreamRows(body_of, rows)
             while count > 0 and rows.count < ROWS_MAX and rows.size < BATCH_BYTES_MAX:
                 run = await runs.take(options.timeout_s)
                 rows.add_plain(run)

@@ -195,9 +195,10 @@ async def _batches(
     async with await connected(options, address) as connection:
         runs = Runs(connection, _terms(options, begin))
         await connection.attach([runs.handle])
-        batches, wanted, is_over = batches_for(options), begin, False
+        batches, rows = batches_for(options), StreamRows(body_of)
+        wanted, is_over = begin, False
         while not is_over:
-            rows = StreamRows(body_of)
+            rows = StreamRows(body_of, rows)
             while not is_over and rows.count < ROWS_MAX and rows.size < BATCH_BYTES_MAX:
                 run = await runs.take(options.timeout_s)
                 if runs.is_packed:
@@ -222,9 +223,9 @@ async def _selected(
         await connection.attach([runs.handle])
         if not runs.is_filtered:
             raise ReadError(f"stream '{options.stream}': the broker does not apply 'filter'")
-        batches, is_over = batches_for(options), False
+        batches, rows, is_over = batches_for(options), StreamRows(body_of), False
         while not is_over:
-            rows = StreamRows(body_of)
+            rows = StreamRows(body_of, rows)
             while not is_over and rows.count < ROWS_MAX and rows.size < BATCH_BYTES_MAX:
                 run = await runs.next()
                 if run is not None:

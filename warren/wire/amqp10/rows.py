@@ -39,6 +39,7 @@ from warren.wire.inplace import begins_with
 OFFSET: Final = b"\xa3\x0fx-stream-offset"  # as the broker writes the key
 NAME_AT: Final = 3  # of the map in a section with a short descriptor
 RUN_BYTES: Final = 16  # `packed.RUN`
+KEPT_BYTES_MAX: Final = 4 << 20  # of bodies, whose memory is used again
 
 
 class NotOfStream(ValueError):
@@ -81,13 +82,19 @@ class StreamRows:
     """Invariant: `bodies` and the places of all samples have an entry for each message, in their
     order; `offsets` too, or it is empty."""
 
-    def __init__(self, body_of: Callable[[bytes], bytes]) -> None:
-        """`body_of`: makes the bytes of a body that is not one data section, of a whole message."""
+    def __init__(
+        self, body_of: Callable[[bytes], bytes], before: "StreamRows | None" = None
+    ) -> None:
+        """`body_of`: makes the bytes of a body that is not one data section, of a whole message.
+        `before`: rows that are done with, whose memory is used again, unless it is large."""
         self.count: i64 = 0
         self.is_complete = False  # the message before `end`, or one behind it, has come
         self.runs: list[tuple[int, int]] = []  # offsets: the first, and how many count up from it
         self.offsets = BytesWriter()  # i64 little-endian
         self.bodies = BytesWriter()  # one behind the other
+        if before is not None and before.size <= KEPT_BYTES_MAX:
+            self.bodies = before.bodies
+            self.bodies.truncate(0)
         self.body_ends = BytesWriter()  # i32 little-endian, 0 first
         self.header = Samples()
         self.annotations = Samples()

@@ -87,6 +87,16 @@ def test_sections_that_are_alike_are_kept_once() -> None:
     assert rows.application_properties.samples == [b""]
 
 
+def test_rows_that_use_the_memory_of_others_have_their_own_messages_alone() -> None:
+    before = begun()
+    before.add(run_of(encoded(7, [Message(b"one", priority=3), Message(b"two")])), 9)
+    rows = StreamRows(body_of, before)
+    assert (rows.count, rows.size, bodies_of(rows)) == (0, 0, [])
+    rows.add(run_of(encoded(9, [Message(b"three"), Message(b"")])), 11)
+    assert (offsets_of(rows), bodies_of(rows)) == ([9, 10], [b"three", b""])
+    assert places_of(rows.header) == [0, 0] and rows.runs == [(9, 2)]
+
+
 def test_messages_behind_the_end_are_left_out() -> None:
     messages = [Message(b"aa"), Message("odd"), Message(b"cc")]
     for end, wanted in ((5, 0), (6, 1), (8, 3), (9, 3)):
