@@ -11,15 +11,16 @@ again after their node has restarted: then the epoch is another one, and digests
 message is still the same.
 """
 
-import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from hashlib import blake2b
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import astuple
 
 from node.cluster.services.status_channel import NoAnswer, StatusChannel, Unanswerable
 from node.operations.body_access import BodyReads
+from node.standby.leadership import Leadership
 from node.standby.stored_runs import Runs, Unreadable, digest, live_runs, stored_runs
 from node.standby.stream_runs import stream_range, stream_runs
 from queues.definitions.arguments import decode_arguments
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 STATE: Final = "standby-state"  # questions to other nodes
 MESSAGES: Final = "standby-messages"
 DIGESTS: Final = "standby-digests"
+ROWS_MAX: Final = 500  # queues, and runs of numbers, in one part of an answer
 ANSWER_BYTES: Final = 4 << 20
 PATIENCE_S: Final = 30.0
 Offsets = Sequence[tuple[bytes, int]]  # stored by consumers of a stream, by name
@@ -62,11 +64,13 @@ class Feed:
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker
         self._reads = BodyReads(broker)
+        self._leadership = Leadership(broker)
 
     def serve(self, status: StatusChannel) -> None:
         status.serve(STATE, self._asked_state)
         status.serve(MESSAGES, self._asked_messages)
         status.serve(DIGESTS, self._asked_digests)
+        self._leadership.serve(status)
 
     async def state(self, vhost: VHost, known: Mapping[str, bytes]) -> list[StateRow]:
         """(name, token, uid, epoch, runs, fault, offsets) of each queue. Runs and offsets are None
@@ -86,7 +90,7 @@ class Feed:
                 fault = str(error)
                 found += [(name, b"", uid, 0, None, fault, None) for uid, name in names.items()]
                 continue
-            for uid, epoch, runs, fault, offsets in parts:
+            for uid, epoch, runs, fault, offsets in chain.from_iterable(parts):
                 token = _token(uid, epoch, runs, offsets)
                 name = names[uid]
                 is_known = known.get(name) == token and not fault
@@ -115,42 +119,29 @@ class Feed:
             raise FeedFailed(f"node {name}, which leads the queue: {error}") from error
 
     async def _asked_state(self, asker: int, about: Any) -> AsyncIterator[object]:
-        leads = [self._leads(uid) for uid in about]  # Their groups ask the others together.
-        for uid, is_sure in zip(about, leads, strict=True):
-            if not await is_sure or not self._broker.operating.is_led_here(uid):
-                yield uid, 0, [], "the queue has no leader now", []
-                continue
-            queue = self._broker.metadata.queue(uid)
-            if queue is not None and is_stream(queue):
-                member = self._member(uid)
-                offsets = list(member.machine.tracking.offsets.items())
-                yield uid, REPLICATED, stream_range(member), "", offsets
-                continue
-            core = self._broker.queues.hosts.awake.get(uid)
-            if core is None:
-                yield uid, self._epoch(None), [], "", []
-            else:
-                yield uid, self._epoch(core), live_runs(core), "", []
+        """Lists of (uid, epoch, runs, fault, offsets)."""
+        sure = await self._leadership.confirmed(about)
+        rows: list[object] = []
+        size = 0
+        for uid in about:
+            row = self._row(uid, uid in sure)
+            rows.append(row)
+            size += 1 + len(row[2])
+            if size >= ROWS_MAX:
+                yield rows
+                rows, size = [], 0
+        yield rows
 
-    def _leads(self, uid: int) -> "asyncio.Future[bool]":
-        """Whether this node leads the queue, as a majority of its members says, and has applied all
-        that is committed. A leader that is cut off lacks what the next one confirms."""
-        found: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-
-        def answered(is_sure: bool) -> None:
-            if not found.done():
-                found.set_result(is_sure)
-
-        group = self._broker.raft.group(uid)
-        if not self._broker.operating.is_led_here(uid):
-            found.set_result(False)
-        elif group is None or group.mirror_owner is not None:
-            found.set_result(True)
-        else:
-            self._broker.turn.begin()
-            if group.barrier(answered) is not None:
-                found.set_result(False)
-        return found
+    def _row(self, uid: int, is_sure: bool) -> tuple[int, int, Runs, str, Offsets]:
+        if not is_sure or not self._broker.operating.is_led_here(uid):
+            return uid, 0, [], "the queue has no leader now", []
+        queue = self._broker.metadata.queue(uid)
+        if queue is not None and is_stream(queue):
+            member = self._member(uid)
+            offsets = list(member.machine.tracking.offsets.items())
+            return uid, REPLICATED, stream_range(member), "", offsets
+        core = self._broker.queues.hosts.awake.get(uid)
+        return uid, self._epoch(core), [] if core is None else live_runs(core), "", []
 
     def _epoch(self, core: QueueCore | None) -> int:
         if core is not None and core.quorum:

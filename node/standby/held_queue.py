@@ -61,6 +61,7 @@ class Primary(Struct, frozen=True):
     messages: ReadMessages
     digests: ReadDigests
     offsets: Sequence[tuple[bytes, int]] = ()  # stored by consumers of a stream, by name
+    token: bytes = b""  # another one whenever anything has changed there
 
 
 class StandbySession(Consumerless):
@@ -153,7 +154,9 @@ class StandbySession(Consumerless):
 
 
 class HeldQueue:
-    """Invariant: `_numbers` has the messages whose labels were read, which are those up to
+    """`_token`: that of the primary when all of it was here last; b"": it was not.
+
+    Invariant: `_numbers` has the messages whose labels were read, which are those up to
     `_learned` in the queue here; their numbers at the primary belong to `_place`."""
 
     def __init__(self, broker: "Broker", uid: int) -> None:
@@ -167,6 +170,7 @@ class HeldQueue:
         self._learned = 0
         self._place = (0, 0)  # uid and epoch
         self._numbers = Numbers()
+        self._token = b""
         self.copied_count = 0
         self.copied_bytes = 0
         self.settled_count = 0
@@ -175,9 +179,18 @@ class HeldQueue:
     def held_count(self) -> int:
         return int(self._numbers.held.count)
 
+    def is_as(self, token: bytes) -> bool:
+        """Whether the queue here is the same as that of the primary, which has this token."""
+        core = self._broker.queues.hosts.awake.get(self._uid)
+        if not token or token != self._token or self._sink.fault or core is None:
+            return False
+        held = self._numbers.held.count
+        return bool(core.checked_out_count == held == core.machine.length())
+
     async def follow(self, primary: Primary) -> bool:
         """Have the messages of the primary's queue, and no others. False: an alarm is set here, and
         some are not copied."""
+        self._token = b""
         if self._host is None:
             await self._attach()
         if self._place != (primary.uid, primary.epoch):
@@ -189,6 +202,8 @@ class HeldQueue:
         for part in slices(self._numbers.missing(primary.runs), COPIED_MAX):
             if not await self._copy(primary, part):
                 return False
+        if not (self._numbers.missing(primary.runs) or self._numbers.surplus(primary.runs)):
+            self._token = primary.token
         return True
 
     def release(self, is_promoted: bool) -> None:

@@ -36,6 +36,7 @@ class HeldStream:
         self._uid = 0
         self._next = UNKNOWN
         self._published = 0
+        self._token = b""  # of the primary when all of it was here last
         self._offsets: dict[bytes, int] = {}  # stored here by name, as they are at the primary
         self.copied_count = 0
         self.copied_bytes = 0
@@ -45,9 +46,14 @@ class HeldStream:
     def held_count(self) -> int:
         return int(self._host.ready_count)
 
+    def is_as(self, token: bytes) -> bool:
+        """Whether all of the primary's stream, which has this token, is here."""
+        return bool(token) and token == self._token and not self._sink.fault
+
     async def follow(self, primary: Primary) -> bool:
         """Have the messages of the primary's stream. False: an alarm is set here, and some are not
         copied."""
+        self._token = b""
         name = b"standby of %x" % primary.uid
         if self._uid != primary.uid or self._next == UNKNOWN:
             self._uid, self._next = primary.uid, await self._next_of(name)
@@ -76,6 +82,7 @@ class HeldStream:
                 await self._sink.until(self._is_confirmed, "the stream does not confirm messages")
                 self._next = found[-1].first + len(found[-1].sizes)
         await self._follow_offsets(primary.offsets)
+        self._token = primary.token
         return True
 
     async def _follow_offsets(self, offsets: Sequence[tuple[bytes, int]]) -> None:

@@ -198,11 +198,15 @@ class Replica:
             content = self._known[name][1] if runs is None else (runs, offsets)
             there[name] = (token, uid, epoch, content)
         self._known = {name: (each[0], each[3]) for name, each in there.items()}
-        self._forget_queues()
+        led = self._led()
+        self._forget_queues({int(each.uid) for each in led})
         room = asyncio.Semaphore(TOGETHER_MAX)
-        is_whole = self._all_are_led()
-        queues = [each for each in self._led() if each.name in there]
-        work = [self._follow(room, each, *there[each.name][1:]) for each in queues]
+        is_whole = self._all_are_led({each.name for each in led})
+        work = [
+            self._follow(room, each, *there[each.name])
+            for each in led
+            if each.name in there and not self._has_all_of(each, *there[each.name])
+        ]
         faults += [each for each in await asyncio.gather(*work) if each]
         if not self._has_all(there):
             self._definitions = b""
@@ -211,11 +215,16 @@ class Replica:
             raise QueueFault(faults[0])
         return is_whole and not self._lacks
 
-    def _all_are_led(self) -> bool:
+    def _all_are_led(self, led: set[str]) -> bool:
+        """`led`: by this node."""
         vhost = self._broker.metadata.vhosts.get(self.config.vhost)
         queues = () if vhost is None else vhost.queues.values()
         leader_of = self._broker.operating.leader_of
-        return all(leader_of(each.vhost, each.name) for each in queues if is_replicated(each))
+        return all(
+            each.name in led or leader_of(each.vhost, each.name)
+            for each in queues
+            if is_replicated(each)
+        )
 
     def _has_all(self, there: dict[str, Any]) -> bool:
         vhost = self._broker.metadata.vhosts.get(self.config.vhost)
@@ -231,9 +240,8 @@ class Replica:
             if is_replicated(each) and operating.is_led_here(each.uid)
         ]
 
-    def _forget_queues(self) -> None:
+    def _forget_queues(self, led: set[int]) -> None:
         """Release queues that are gone, or that another node leads now."""
-        led = {int(each.uid) for each in self._led()}
         for uid in [each for each in self._queues if each not in led]:
             self._forget(uid)
 
@@ -243,14 +251,25 @@ class Replica:
         counts = (queue.copied_count, queue.settled_count, queue.copied_bytes)
         self._dropped = [a + b for a, b in zip(self._dropped, counts, strict=True)]
 
+    def _has_all_of(self, queue: Queue, token: bytes, uid: int, epoch: int, content: Any) -> bool:
+        """Whether there is nothing to do for one queue: most are idle, and cost no task."""
+        held = self._queues.get(int(queue.uid))
+        if held is not None:
+            return held.is_as(token)
+        return not any(content) and self._is_empty(queue)
+
     async def _follow(
-        self, room: asyncio.Semaphore, queue: Queue, uid: int, epoch: int, content: Any
+        self,
+        room: asyncio.Semaphore,
+        queue: Queue,
+        token: bytes,
+        uid: int,
+        epoch: int,
+        content: Any,
     ) -> str:
         """Bring one queue here to that of the primary; why that failed."""
         runs, offsets = content
         client, here = self._client, int(queue.uid)
-        if not (runs or offsets or here in self._queues) and self._is_empty(queue):
-            return ""
         held = self._queues.get(here)
         if held is None:
             kind = HeldStream if is_stream(queue) else HeldQueue
@@ -262,6 +281,7 @@ class Replica:
             lambda some: client.messages(uid, some),
             lambda some: client.digests(uid, some),
             [(bytes(name), offset) for name, offset in offsets],
+            token,
         )
         async with room:
             try:

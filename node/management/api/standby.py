@@ -38,6 +38,8 @@ class Standbys:
     def __init__(self, context: Context, standbys: "StandbyService") -> None:
         self._context = context
         self._standbys = standbys
+        self._version = -1  # of the metadata
+        self._exports: dict[str, bytes] = {}  # digests at that version, by vhost
         self._answers: dict[str, Callable[[VHost, Question], Awaitable[object]]] = {
             "definitions": self._definitions,
             "state": self._state,
@@ -105,9 +107,14 @@ class Standbys:
 
     async def _definitions(self, vhost: VHost, question: Question) -> object:
         (known,) = question.about
-        rows = exported(self._context.operations.metadata, vhost)
+        metadata = self._context.operations.metadata
+        if metadata.version != self._version:
+            self._version, self._exports = metadata.version, {}
+        if known == self._exports.get(vhost.name):
+            return [known, None]
+        rows = exported(metadata, vhost)
         encoded = msgspec.json.encode(rows, order="deterministic")
-        digest = sha256(encoded).digest()[:DIGEST_BYTES]
+        digest = self._exports[vhost.name] = sha256(encoded).digest()[:DIGEST_BYTES]
         return [digest, None if digest == known else msgspec.json.decode(encoded)]
 
     async def _state(self, vhost: VHost, question: Question) -> object:

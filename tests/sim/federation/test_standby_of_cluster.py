@@ -24,6 +24,7 @@ from tests.sim.federation.standby_passes import Passes
 from tests.sim.federation.standby_world import CONFIG, Side, contents
 from tests.sim.federation.virtual_time import played
 
+STEPS = 2_000  # in which a question has its answer
 FIRST, _, LAST = os.environ.get("WARREN_SIM_SEEDS", "0:8").partition(":")
 
 
@@ -193,6 +194,72 @@ async def lived(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(int(FIRST), int(LAST)))
 def test_promoted_standby_has_what_the_cluster_had_confirmed(seed: int) -> None:
     played(lived(seed))
+
+
+class Resting:
+    """A cluster whose group rests, and the site of its leader."""
+
+    def __init__(self) -> None:
+        self.primary = ClusterPrimary(1, Random(1))
+        group = self.primary.group
+        group.run(200)
+        group.drain()
+        leader = group.find_leader()
+        assert leader is not None
+        self.leader = leader
+        group.run_until("a group without ticks", self.rests)
+        self.others = [each for each in group.alive() if each is not leader]
+        site = self.primary.site(leader.number)
+        assert site is not None
+        self.site = site
+
+    def rests(self) -> bool:
+        return all(node.raft.hibernating_count == 1 for node in self.primary.group.alive())
+
+    def elect(self) -> None:
+        """Let the others elect a leader, of which the old one does not hear."""
+        group = self.primary.group
+        group.wires.cut = {(self.leader.number, each.number) for each in self.others}
+        while group.find_leader() is self.leader:
+            group.pass_time()
+            group.wires.deliver()
+            for each in self.others:
+                each.run(5)
+        group.wires.cut = set()
+
+    async def fault(self, delivers: bool) -> str:
+        """What the leader answers as the fault of its queue; `delivers`: the group gets messages
+        meanwhile."""
+        asked = asyncio.ensure_future(self.site.feed.state(self.primary.vhost, {}))
+        for _ in range(STEPS):
+            await asyncio.sleep(STEP_S)
+            for each in (self.leader, *self.others) if delivers else (self.leader,):
+                if delivers:
+                    self.primary.group.wires.deliver()
+                each.run(5)
+            if asked.done():
+                break
+        ((_, _, _, _, _, fault, _),) = asked.result()
+        return fault
+
+
+def test_group_that_rests_is_not_woken_to_confirm_its_leader() -> None:
+    async def asked() -> None:
+        resting = Resting()
+        assert await resting.fault(delivers=False) == ""
+        assert resting.rests()
+
+    played(asked())
+
+
+def test_resting_leader_does_not_answer_when_the_others_have_a_later_term() -> None:
+    async def asked() -> None:
+        resting = Resting()
+        resting.elect()
+        assert resting.site.is_led_here(QUEUE.uid), "it believes that it leads"
+        assert await resting.fault(delivers=True) == "the queue has no leader now"
+
+    played(asked())
 
 
 def test_leader_that_was_halted_does_not_answer_after_another_one_was_elected() -> None:
