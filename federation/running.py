@@ -115,6 +115,7 @@ class Runner:
         self._on_state = on_state
         self._pausing = Flag()
         self._moved = Flag()  # a message has come since the last look at the lag
+        self._has_room = Flag()  # something was settled
         self._going = Flag()  # not paused
         self._going.set()
         self.since_s = time()
@@ -253,7 +254,7 @@ class Runner:
     async def _pump(self, source: Source, target: Target) -> None:
         core, pacing = self.core, self._pacing
         while True:
-            deliveries = await source.take(pacing.batch(BATCH_MAX))
+            deliveries = await source.take(min(pacing.batch(BATCH_MAX), await self._room()))
             if self._is_ending:
                 return await _for_ever()  # The end of the session returns them to the source.
             self._moved.set()
@@ -266,6 +267,14 @@ class Runner:
                 wait_s = pacing.sent(count, target.bytes - before, monotonic())
                 if wait_s > 0:
                     await asyncio.sleep(wait_s)
+
+    async def _room(self) -> int:
+        """How many messages may be taken. A source that asks for no acknowledgements does not hold
+        to the prefetch by itself: it gets two of them ahead of its target, and no further."""
+        while (room := 2 * self._prefetch - self.core.in_flight) <= 0:
+            self._has_room.clear()
+            await self._has_room.wait()
+        return room
 
     async def _watch_lag(self, source: Source) -> None:
         core = self.core
@@ -311,6 +320,7 @@ class Runner:
             return
         source.accept(taken)
         self.core.confirmed(len(taken))
+        self._has_room.set()
         self.last_s = time()
         if self.core.is_complete:
             self._fail(Completed())
