@@ -4,8 +4,9 @@
     found = reader.take(count_max)     # offset, chunk, index, count; None: `wake` is called later
 
 A reader keeps its place alone, and reads from the member's tail in memory or, on a thread, from
-segment files. It sees what is committed on this member, each message once, in order. Where
-retention has cut what it would read next, it goes on with the oldest message that there is.
+segment files: while the messages of one read are taken, the next read is under way. It sees what is
+committed on this member, each message once, in order. Where retention has cut what it would read
+next, it goes on with the oldest message that there is.
 """
 
 from collections import deque
@@ -13,11 +14,12 @@ from collections.abc import Callable
 
 from queues.message import Chunk
 from queues.streams.entry import decode_entry
+from queues.streams.filtering import StreamFilter
 from queues.streams.member import StreamMember
 from queues.streams.offsets import OffsetSpec, Start
 from queues.streams.tail import Run
 from warren.storage.objects.store import NoSuchObject, StoreUnavailable
-from warren.storage.streams.chunk_format import ChunkHead
+from warren.storage.streams.log import Chunks, StreamLog
 from warren.storage.streams.segments import Place
 
 NOT_KNOWN = -1
@@ -25,9 +27,39 @@ SCANNED_MAX = 512  # messages that a filter looks at in one call
 Found = tuple[int, Chunk, int, int]  # offset, chunk, index in it, count
 
 
+class Read:
+    """One read of some chunks of a log, and what became of it."""
+
+    __slots__ = ("error", "following", "is_done", "log", "offset", "runs")
+
+    def __init__(self, log: StreamLog, offset: int) -> None:
+        self.log = log
+        self.offset = offset  # of the first message that it is for
+        self.is_done = False
+        self.runs: list[Run] = []
+        self.following = Place(0, -1)  # where the next read begins
+        self.error: Exception | None = None
+
+
+def runs_in(chunks: Chunks, offset: int, wanted: StreamFilter | None) -> list[Run]:
+    """The messages of these chunks from an offset on, but for chunks that hold none that is
+    wanted."""
+    found: list[Run] = []
+    for head, payload in chunks:
+        if wanted is not None and not wanted.wants_chunk(head.bloom):
+            continue
+        first = head.first_offset
+        for chunk in decode_entry(payload)[2]:
+            if first + chunk.count() > offset:
+                found.append((first, chunk, head.timestamp_ms))
+            first += int(chunk.count())
+    return found
+
+
 class StreamReader:
-    """See the module. Invariant: `_buffer` has runs from the one that was given last on, without a
-    gap but for chunks that the filter does not want."""
+    """See the module. Invariants: `_buffer` has runs from the one that was given last on, without a
+    gap but for chunks that the filter does not want; of chunks behind them one read is in memory or
+    under way, at most."""
 
     def __init__(self, member: StreamMember, spec: OffsetSpec, wake: Callable[[], None]) -> None:
         self.error: Exception | None = None  # a segment cannot be read
@@ -37,7 +69,7 @@ class StreamReader:
         self._filter = spec.filter
         self._buffer: deque[Run] = deque()
         self._offset = NOT_KNOWN  # of the next message
-        self._place = Place(0, -1)
+        self._read: Read | None = None  # the next one
         self._is_waiting = False  # for a thread
         self.taken_ms = 0  # when the entry was made of which `take` gave messages last
         self.has_scanned = False  # as much as it may: `take` again in the next turn
@@ -116,32 +148,68 @@ class StreamReader:
             self._buffer.popleft()
 
     def _fill(self) -> bool:
+        """Have the next messages in the buffer; False: they are not in memory now."""
         member = self._member
-        if self._offset >= member.next_offset or member.is_gone:
-            return False
-        self._offset = max(self._offset, member.first_offset)
-        found = member.tail.find(self._offset)
-        if found is not None:
-            self._buffer.append(found)
-            return True
-        place = self._place if self._place.offset == self._offset else Place(self._offset, -1)
-        self._is_waiting = member.log.read(place, self._read, self._failed)
-        return False
+        while not self._buffer:
+            if self._offset >= member.next_offset or member.is_gone:
+                return False
+            self._offset = max(self._offset, member.first_offset)
+            found = member.tail.find(self._offset)
+            if found is not None:
+                self._read = None
+                self._buffer.append(found)
+                return True
+            read = self._read
+            if read is None or read.offset != self._offset or read.log is not member.log:
+                read = self._begin_read(Place(self._offset, -1))
+            if read is None or not read.is_done:
+                self._is_waiting = read is not None
+                return False
+            self._read = None
+            if read.error is not None:
+                self._failed(read.error)
+                return False
+            self._use(read)
+        return True
 
-    def _read(self, chunks: list[tuple[ChunkHead, bytes]], following: Place) -> None:
-        self._is_waiting = False
-        for head, payload in chunks:
-            if self._filter is not None and not self._filter.wants_chunk(head.bloom):
-                continue
-            first = head.first_offset
-            for chunk in decode_entry(payload)[2]:
-                if first + chunk.count() > self._offset:
-                    self._buffer.append((first, chunk, head.timestamp_ms))
-                first += int(chunk.count())
-        self._place = following
+    def _begin_read(self, place: Place) -> Read | None:
+        """Read what comes from a place on; None: nothing is written there."""
+        read = Read(self._member.log, place.offset)
+        wanted = self._filter
+
+        def prepare(chunks: Chunks) -> list[Run]:
+            return runs_in(chunks, place.offset, wanted)
+
+        def done(runs: list[Run], following: Place) -> None:
+            read.runs = runs
+            read.following = following
+            self._end_read(read)
+
+        def failed(error: Exception) -> None:
+            read.error = error
+            self._end_read(read)
+
+        self._read = read if read.log.read(place, prepare, done, failed) else None
+        return self._read
+
+    def _end_read(self, read: Read) -> None:
+        read.is_done = True
+        if read is not self._read:
+            return  # The reader has gone elsewhere.
+        if self._is_waiting:
+            self._is_waiting = False
+            self._wake()
+        elif read.error is not None:
+            self._read = None  # What is wrong now may be right when it is needed.
+
+    def _use(self, read: Read) -> None:
+        """Put the chunks of a read into the buffer, and begin the next read."""
+        self._buffer.extend(read.runs)
+        following = read.following
         if not self._buffer:
             self._offset = max(self._offset, following.offset)
-        self._wake()
+        if self._member.tail.find(following.offset) is None:
+            self._begin_read(following)
 
     def _failed(self, error: Exception) -> None:
         """Ask again where retention has cut the segment meanwhile, where it is in the object store

@@ -17,7 +17,7 @@ from warren.storage.streams.chunk_format import (
     encode_head,
     may_contain,
 )
-from warren.storage.streams.log import StreamLog
+from warren.storage.streams.log import Chunks, StreamLog
 from warren.storage.streams.segments import Place, Segment, SegmentFiles, remove_unknown
 
 DIRECTORY = "streams"
@@ -86,8 +86,12 @@ class World:
             raise error
 
         while going:
-            going = self.log.read(place, done, failed)
+            going = self.log.read(place, whole, done, failed)
         return found
+
+
+def whole(chunks: Chunks) -> Chunks:
+    return chunks
 
 
 def refuse(error: Exception) -> None:
@@ -146,7 +150,7 @@ def test_an_offset_is_found_by_the_index(wanted: int) -> None:
     world.steps.run()
     heads: list[ChunkHead] = []
     assert world.log.read(
-        Place(wanted, -1), lambda chunks, _: heads.extend(head for head, _ in chunks), refuse
+        Place(wanted, -1), whole, lambda chunks, _: heads.extend(head for head, _ in chunks), refuse
     )
     assert heads[0].first_offset == wanted // 3 * 3
 
@@ -285,5 +289,5 @@ def test_a_changed_byte_in_a_segment_is_told_to_the_reader_alone() -> None:
     handle = world.disk.open(world.files.path(0, "data"))
     world.disk.pwritev(handle, [b"!"], 60, False)
     failures: list[Exception] = []
-    world.log.read(Place(0, -1), lambda chunks, _: pytest.fail("read"), failures.append)
+    world.log.read(Place(0, -1), whole, lambda _, __: pytest.fail("read"), failures.append)
     assert isinstance(failures[0], CorruptRecord)

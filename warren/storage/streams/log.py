@@ -4,7 +4,7 @@
     log.append(head, payload)            # written behind, by the writer thread
     log.checkpoint(done)                 # `done(segments)`: what is durable, to be recorded
     log.recorded(segments)               # it is recorded: what retention has cut is removed
-    log.read(place, done)                # chunks that are written, on a reader thread
+    log.read(place, prepare, done)       # chunks that are written, on a reader thread
     log.offloaded = rows                 # segments that the object store has, and perhaps it alone
 
 The owner records the segments (the snapshot of the stream's group). After a crash exactly what was
@@ -14,7 +14,7 @@ calls back there. Failed writes are fatal for the node, as those of the log: `wo
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 from msgspec.structs import replace
 
@@ -25,7 +25,7 @@ from warren.storage.streams.segments import INDEX_ROW, Place, Segment, SegmentFi
 SEGMENT_BYTES: Final = 500_000_000  # RabbitMQ's default
 
 Chunks = list[tuple[ChunkHead, bytes]]
-ReadDone = Callable[[Chunks, Place], None]  # what was read, and where to go on
+T = TypeVar("T")
 
 
 class Workers(Protocol):
@@ -315,37 +315,44 @@ class StreamLog:
             return None
         return written if segment.first_offset == written.first_offset else segment
 
-    def read(self, place: Place, done: ReadDone, failed: Callable[[Exception], None]) -> bool:
+    def read(
+        self,
+        place: Place,
+        prepare: Callable[[Chunks], T],
+        done: Callable[[T, Place], None],
+        failed: Callable[[Exception], None],
+    ) -> bool:
         """Read some chunks from a place on; False: nothing is written there.
 
-        A place that retention has cut stands for the first offset that there is. What is in no file
-        of this node is read from the object store.
+        `prepare` is called on the thread; `done` gets what it makes of the chunks, and where to go
+        on. A place that retention has cut stands for the first offset that there is. What is in no
+        file of this node is read from the object store.
         """
         offset = max(place.offset, self.first_offset)
         segment = self.segment_of(offset)
         if segment is None or offset < segment.first_offset:
             row = self._offloaded_at(offset)
             if row is not None:
-                self._read_offloaded(row, place, offset, done, failed)
+                self._read_offloaded(row, place, offset, prepare, done, failed)
                 return True
         if segment is None:
             return False
         offset = max(offset, segment.first_offset)
-        position = place.position if place.segment == segment.first_offset else -1
+        known = place.position if place.segment == segment.first_offset else -1
+        size = place.size if known >= 0 else 0
         files = self._files
 
         def work() -> Callable[[], None]:
             try:
-                begin = position
-                if begin < 0:
-                    begin = files.place_of(segment, offset).position
-                chunks = files.read(segment, begin)
+                begin = known if known >= 0 else files.place_of(segment, offset).position
+                chunks, next_size = files.read(segment, begin, size)
+                made = prepare(chunks)
             except Exception as error:  # Told to the reader; others go on.
                 told = error
                 return lambda: failed(told)
             end = begin + sum(head.size for head, _ in chunks)
-            following = Place(chunks[-1][0].end_offset, segment.first_offset, end)
-            return lambda: done(chunks, following)
+            following = Place(chunks[-1][0].end_offset, segment.first_offset, end, next_size)
+            return lambda: done(made, following)
 
         self._workers.read(work)
         return True
@@ -361,7 +368,8 @@ class StreamLog:
         row: OffloadedSegment,
         place: Place,
         offset: int,
-        done: ReadDone,
+        prepare: Callable[[Chunks], T],
+        done: Callable[[T, Place], None],
         failed: Callable[[Exception], None],
     ) -> None:
         assert self._store is not None, "a log without a store has no offloaded segments"
@@ -371,7 +379,17 @@ class StreamLog:
         position = place.position if place.segment == mark else -1
 
         def found(chunks: Chunks, end: int) -> None:
-            done(chunks, Place(chunks[-1][0].end_offset, mark, end))
+            following = Place(chunks[-1][0].end_offset, mark, end)
+
+            def work() -> Callable[[], None]:
+                try:
+                    made = prepare(chunks)
+                except Exception as error:  # Told to the reader; others go on.
+                    told = error
+                    return lambda: failed(told)
+                return lambda: done(made, following)
+
+            self._workers.read(work)
 
         self._store.read(self._files.uid, row, offset, position, found, failed)
 

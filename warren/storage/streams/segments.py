@@ -48,6 +48,7 @@ class Place(msgspec.Struct, frozen=True):
     offset: int
     segment: int  # its first offset
     position: int = -1
+    size: int = 0  # of the chunk there; 0: it is not known
 
 
 class Writing(msgspec.Struct, frozen=True):
@@ -227,10 +228,14 @@ class SegmentFiles:
         return first, timestamp, place
 
     def read(
-        self, segment: Segment, position: int, bytes_max: int = READ_BYTES
-    ) -> list[tuple[ChunkHead, bytes]]:
-        """Read whole chunks from `position` on, at least one. CorruptRecord: one is not sound."""
-        return self._read(segment, position, bytes_max)[1]
+        self, segment: Segment, position: int, size: int = 0, bytes_max: int = READ_BYTES
+    ) -> tuple[list[tuple[ChunkHead, bytes]], int]:
+        """Read whole chunks from `position` on, at least one, and the size of the chunk behind them
+        (0: it is not known). `size`: of the first one, by which it is read at once. CorruptRecord:
+        one is not sound."""
+        content, chunks = self._read(segment, position, max(size + HEAD_BYTES, bytes_max))
+        end = sum(head.size for head, _ in chunks)
+        return chunks, decode_size(content, end) if len(content) - end >= HEAD_BYTES else 0
 
     def read_raw(
         self, segment: Segment, position: int, bytes_max: int
