@@ -63,6 +63,7 @@ from warren.storage.log_proof import NAME as LOG_PROOF
 from warren.storage.log_proof import LogProof
 from warren.storage.pages import Pages
 from warren.storage.snapshot import SnapshotStore
+from warren.storage.streams.cold_reads import ColdReads
 from warren.storage.wal import Wal
 
 if TYPE_CHECKING:
@@ -272,6 +273,7 @@ class Node:
             self._streams_failed,
             config.streams.location(),
             lambda: f"{self.broker.metadata.roster.cluster_id:032x}",
+            ColdReads(disk, DirectDisk(disk)) if config.storage.direct_io else None,
         )
         cluster.on_fatal = self._fail
         cluster.equip(self.wal, self.wal, self.turn)

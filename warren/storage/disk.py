@@ -115,6 +115,18 @@ class OsDisk:
             raise with_path(error, handle) from error
         return found
 
+    def is_cached(self, handle: int, offset: int) -> bool:
+        """Whether the page cache has the byte there, or its file system does not tell. What is read
+        through this handle from now on is not read ahead."""
+        try:
+            os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_RANDOM)
+            os.preadv(handle, [bytearray(1)], offset, os.RWF_NOWAIT)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+        return True
+
     def pread_pieces(
         self, handle: int, offset: int, pieces: Sequence[tuple[int, int]]
     ) -> Sequence[bytes]:

@@ -8,7 +8,7 @@ from queues.streams.offsets import OFFSET_MAX
 from warren.storage.disk import Disk
 from warren.storage.objects.location import Location
 from warren.storage.streams.log import StreamLog, nothing
-from warren.storage.streams.segments import Segment, SegmentFiles, remove_unknown
+from warren.storage.streams.segments import Reads, Segment, SegmentFiles, remove_unknown
 from warren.storage.streams.workers import ThreadWorkers
 
 Answer = Callable[[], None]
@@ -28,11 +28,13 @@ class StreamStorage:
         on_failure: Callable[[BaseException], None],
         location: Location,
         cluster_id: Callable[[], str],
+        reads: Reads | None = None,
     ) -> None:
-        """`location`: of the object store for old segments."""
+        """`location`: of the object store for old segments. `reads`: see `SegmentFiles`."""
         os.makedirs(directory, mode=0o700, exist_ok=True)
         self._disk = disk
         self._directory = directory
+        self._reads = reads
 
         def answer(work: Answer) -> None:
             def run() -> None:
@@ -55,7 +57,7 @@ class StreamStorage:
         self.write(work)
 
     def files(self, uid: int, generation: int) -> SegmentFiles:
-        return SegmentFiles(self._disk, self._directory, uid, generation)
+        return SegmentFiles(self._disk, self._directory, uid, generation, self._reads)
 
     def log(
         self,

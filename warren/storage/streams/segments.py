@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Collection, Sequence
 from struct import Struct
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
@@ -51,6 +51,14 @@ class Place(msgspec.Struct, frozen=True):
     size: int = 0  # of the chunk there; 0: it is not known
 
 
+class Reads(Protocol):
+    """What reading takes of a `Disk`."""
+
+    def open(self, path: str) -> int: ...
+    def pread(self, handle: int, length: int, offset: int) -> bytes: ...
+    def close(self, handle: int) -> None: ...
+
+
 class Writing(msgspec.Struct, frozen=True):
     """Chunks that go into one segment, one behind the other."""
 
@@ -62,10 +70,19 @@ class Writing(msgspec.Struct, frozen=True):
 
 
 class SegmentFiles:
-    """The files of one stream. `generation`: another one for each snapshot that was installed."""
+    """The files of one stream. `generation`: another one for each snapshot that was installed.
+    `reads`: how chunks are read, if not as all other files."""
 
-    def __init__(self, disk: Disk, directory: str, uid: int, generation: int) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        uid: int,
+        generation: int,
+        reads: Reads | None = None,
+    ) -> None:
         self._disk = disk
+        self._reads: Reads = disk if reads is None else reads
         self._directory = directory
         self.uid = uid
         self.generation = generation
@@ -249,20 +266,21 @@ class SegmentFiles:
         self, segment: Segment, position: int, bytes_max: int
     ) -> tuple[bytes, list[tuple[ChunkHead, bytes]]]:
         path = self.path(segment.first_offset, "data")
-        handle = self._disk.open(path)
+        reads = self._reads
+        handle = reads.open(path)
         try:
             length = min(bytes_max, segment.byte_count - position)
-            content = self._disk.pread(handle, length, position)
+            content = reads.pread(handle, length, position)
             if len(content) >= HEAD_BYTES:
                 size = decode_size(content, 0)
                 if len(content) < size <= segment.byte_count - position:
-                    content = self._disk.pread(handle, size, position)
+                    content = reads.pread(handle, size, position)
             is_end = position + len(content) >= segment.byte_count
             return content, _chunks_in(content, is_end)
         except BadChunk as error:
             raise CorruptRecord(path, position, reason=str(error)) from error
         finally:
-            self._disk.close(handle)
+            reads.close(handle)
 
     # Between members
 
