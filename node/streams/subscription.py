@@ -1,20 +1,22 @@
 """One subscription of a connection of the stream protocol: chunks of its stream, by credit.
 
 It reads the committed messages of the member on this node, at its own place, and packs them into
-chunks of at most CHUNK_BYTES; one chunk takes one credit. Nothing is kept of what was sent, but for
-the last chunks of the tail, which other subscriptions without a filter are sent as they are.
+chunks of at most CHUNK_BYTES; those of segment files are packed on the thread that reads them. One
+chunk takes one credit. Nothing is kept of what was sent, but for the last chunks of the tail, which
+other subscriptions without a filter are sent as they are.
 """
 
 from collections.abc import Callable
 from typing import Final
 
 from node.streams.bodies import put_entries
+from queues.message import Chunk
 from queues.sessions.counts import Counts
 from queues.streams.host import StreamHost
 from queues.streams.member import StreamMember
 from queues.streams.offsets import OffsetSpec, Start
 from queues.streams.reader import NOT_KNOWN, StreamReader
-from queues.streams.tail import EncodedChunk
+from queues.streams.tail import EncodedChunk, Run
 from warren.wire.buffer import BytesWriter
 from warren.wire.stream.chunks import ENTRIES_MAX, chunk_head
 from warren.wire.stream.codes import DELIVER, VERSION_2
@@ -24,6 +26,60 @@ CHUNK_BYTES: Final = 128 << 10
 MESSAGES_MAX: Final = min(4096, ENTRIES_MAX)  # of a chunk
 CREDIT_MAX: Final = 65_535
 EPOCH: Final = 1  # of every chunk: clients only compare chunks of one connection
+
+
+class Packing:
+    """A chunk that is being made, of messages whose offsets count up."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._first = 0
+        self._timestamp_ms = 0  # when the first message was written
+        self._writer = BytesWriter()
+
+    @property
+    def room(self) -> int:
+        """So many more messages, at most."""
+        return MESSAGES_MAX - self.count
+
+    @property
+    def is_full(self) -> bool:
+        return self.room == 0 or len(self._writer) >= CHUNK_BYTES
+
+    def continues(self, offset: int) -> bool:
+        """Whether the message with that offset may be the next one."""
+        return self.count == 0 or offset == self._first + self.count
+
+    def put(self, offset: int, chunk: Chunk, index: int, count: int, timestamp_ms: int) -> int:
+        """Add messages of a run, written at that time, as many as there is room for, and at least
+        one; return how many."""
+        if self.count == 0:
+            self._first, self._timestamp_ms = offset, timestamp_ms
+        used = put_entries(self._writer, chunk, index, min(count, self.room), CHUNK_BYTES)
+        self.count += used
+        return used
+
+    def end(self) -> EncodedChunk:
+        data = self._writer.getvalue()
+        head = chunk_head(self._first, self._timestamp_ms, EPOCH, self.count, data)
+        return EncodedChunk(self._first, self._first + self.count, head, data)
+
+
+def encode_runs(runs: list[Run], offset: int) -> list[EncodedChunk]:
+    """All messages of these runs from an offset on. Called on a thread."""
+    found: list[EncodedChunk] = []
+    packing = Packing()
+    for first, chunk, made_ms in runs:
+        index = max(0, offset - first)
+        count = int(chunk.count())
+        while index < count:
+            if packing.is_full or not packing.continues(first + index):
+                found.append(packing.end())
+                packing = Packing()
+            index += packing.put(first + index, chunk, index, count - index, made_ms)
+    if packing.count > 0:
+        found.append(packing.end())
+    return found
 
 
 class Subscription:
@@ -54,9 +110,13 @@ class Subscription:
         self.on_end: Callable[[], None] | None = None
         self._mark = mark
         self._spec = spec
-        self._reader = StreamReader(member, spec, mark) if is_active else None
+        self._reader = self._reading(spec) if is_active else None
         member.consumer_count += 1
         member.watchers.append(mark)
+
+    def _reading(self, spec: OffsetSpec) -> StreamReader:
+        encode = encode_runs if spec.filter is None else None
+        return StreamReader(self._member, spec, self._mark, encode)
 
     @property
     def next_offset(self) -> int:
@@ -88,7 +148,7 @@ class Subscription:
         spec = self._spec
         if start is not None:
             spec = OffsetSpec(start, value, spec.filter)
-        self._reader = StreamReader(self._member, spec, self._mark)
+        self._reader = self._reading(spec)
         self._mark()
 
     def stop(self) -> None:
@@ -129,34 +189,27 @@ class Subscription:
         if is_shared and (found := member.tail.encoded.find(reader.next_offset)) is not None:
             reader.go_to(found.end_offset)
             return found
-        first, count, data, timestamp_ms = self._take(reader)
-        if count == 0:
-            return None
-        head = chunk_head(first, timestamp_ms or now_ms, EPOCH, count, data)
-        made = EncodedChunk(first, first + count, head, data)
-        if is_shared and 0 <= member.tail.first_offset <= first:
+        if (found := reader.take_encoded()) is not None:
+            return found
+        made = self._take(reader, now_ms)
+        if made is not None and is_shared and 0 <= member.tail.first_offset <= made.first_offset:
             member.tail.encoded.add(made)
         return made
 
-    def _take(self, reader: StreamReader) -> tuple[int, int, bytes, int]:
-        """Messages whose offsets count up: the first one's offset, how many, their bytes, and when
-        the first one was written."""
-        first = taken = timestamp_ms = 0
-        writer = BytesWriter()
-        while len(writer) < CHUNK_BYTES and taken < MESSAGES_MAX:
-            found = reader.take(MESSAGES_MAX - taken)
+    def _take(self, reader: StreamReader, now_ms: int) -> EncodedChunk | None:
+        """A chunk of messages whose offsets count up."""
+        packing = Packing()
+        while not packing.is_full:
+            found = reader.take(packing.room)
             if found is None:
                 break
             offset, chunk, index, count = found
-            if taken and offset != first + taken:
+            if not packing.continues(offset):
                 reader.go_to(offset)  # A filter left some out.
                 break
-            if not taken:
-                first, timestamp_ms = offset, reader.taken_ms
-            used = put_entries(writer, chunk, index, count, CHUNK_BYTES)
-            taken += used
+            used = packing.put(offset, chunk, index, count, reader.taken_ms or now_ms)
             reader.go_to(offset + used)
-        return first, taken, writer.getvalue(), timestamp_ms
+        return packing.end() if packing.count > 0 else None
 
     def end(self) -> None:
         if self.on_end is not None:

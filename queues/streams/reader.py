@@ -2,11 +2,13 @@
 
     reader = StreamReader(member, spec, wake)
     found = reader.take(count_max)     # offset, chunk, index, count; None: `wake` is called later
+    found = reader.take_encoded()      # what `encode` has made of messages of segment files
 
 A reader keeps its place alone, and reads from the member's tail in memory or, on a thread, from
 segment files: while the messages of one read are taken, the next read is under way. It sees what is
 committed on this member, each message once, in order. Where retention has cut what it would read
-next, it goes on with the oldest message that there is.
+next, it goes on with the oldest message that there is. With `encode`, which is called on the
+thread, it gives what is read from files as chunks that are ready to be sent.
 """
 
 from collections import deque
@@ -17,7 +19,7 @@ from queues.streams.entry import decode_entry
 from queues.streams.filtering import StreamFilter
 from queues.streams.member import StreamMember
 from queues.streams.offsets import OffsetSpec, Start
-from queues.streams.tail import Run
+from queues.streams.tail import EncodedChunk, Run
 from warren.storage.objects.store import NoSuchObject, StoreUnavailable
 from warren.storage.streams.log import Chunks, StreamLog
 from warren.storage.streams.segments import Place
@@ -25,18 +27,20 @@ from warren.storage.streams.segments import Place
 NOT_KNOWN = -1
 SCANNED_MAX = 512  # messages that a filter looks at in one call
 Found = tuple[int, Chunk, int, int]  # offset, chunk, index in it, count
+Encode = Callable[[list[Run], int], list[EncodedChunk]]  # all messages from an offset on
 
 
 class Read:
     """One read of some chunks of a log, and what became of it."""
 
-    __slots__ = ("error", "following", "is_done", "log", "offset", "runs")
+    __slots__ = ("encoded", "error", "following", "is_done", "log", "offset", "runs")
 
     def __init__(self, log: StreamLog, offset: int) -> None:
         self.log = log
         self.offset = offset  # of the first message that it is for
         self.is_done = False
-        self.runs: list[Run] = []
+        self.runs: list[Run] = []  # or `encoded`
+        self.encoded: list[EncodedChunk] = []
         self.following = Place(0, -1)  # where the next read begins
         self.error: Exception | None = None
 
@@ -61,13 +65,23 @@ class StreamReader:
     gap but for chunks that the filter does not want; of chunks behind them one read is in memory or
     under way, at most."""
 
-    def __init__(self, member: StreamMember, spec: OffsetSpec, wake: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        member: StreamMember,
+        spec: OffsetSpec,
+        wake: Callable[[], None],
+        encode: Encode | None = None,
+    ) -> None:
+        """`encode`: not with a filter."""
+        assert encode is None or spec.filter is None
         self.error: Exception | None = None  # a segment cannot be read
         self._member = member
         self._wake = wake
         self._spec = spec
         self._filter = spec.filter
+        self._encode = encode
         self._buffer: deque[Run] = deque()
+        self._encoded: deque[EncodedChunk] = deque()  # what comes next, if anything; then no run
         self._offset = NOT_KNOWN  # of the next message
         self._read: Read | None = None  # the next one
         self._is_waiting = False  # for a thread
@@ -116,7 +130,7 @@ class StreamReader:
         self.has_scanned = False
         while not self._is_waiting and self.error is None:
             self._drop_read()
-            if not self._buffer and not self._fill():
+            if not self._buffer and not (self._fill() and self._buffer):
                 return None
             first, chunk, made_ms = self._buffer[0]
             index = max(self._offset - first, 0)  # What the filter does not want is left out.
@@ -135,9 +149,24 @@ class StreamReader:
                 return None
         return None
 
+    def take_encoded(self) -> EncodedChunk | None:
+        """Take the next messages as `encode` has made a chunk of them. None: there are none, or
+        `take` has them; if it has not, `wake` is called later."""
+        if self._is_waiting or self.error is not None:
+            return None
+        self._drop_read()
+        if not self._buffer:
+            self._fill()
+        if not self._encoded:
+            return None
+        found = self._encoded.popleft()
+        self._offset = found.end_offset
+        return found
+
     def go_to(self, offset: int) -> None:
-        """Have `take` go on there: at or behind the first message that it gave last."""
+        """Go on there: at or behind the first message that was given last."""
         self._offset = offset
+        self._encoded.clear()
 
     def _drop_read(self) -> None:
         """Let go of what comes before the next message; `go_to` may have needed it."""
@@ -148,9 +177,9 @@ class StreamReader:
             self._buffer.popleft()
 
     def _fill(self) -> bool:
-        """Have the next messages in the buffer; False: they are not in memory now."""
+        """Have the next messages in one of the buffers; False: they are not in memory now."""
         member = self._member
-        while not self._buffer:
+        while not self._buffer and not self._encoded:
             if self._offset >= member.next_offset or member.is_gone:
                 return False
             self._offset = max(self._offset, member.first_offset)
@@ -175,13 +204,14 @@ class StreamReader:
     def _begin_read(self, place: Place) -> Read | None:
         """Read what comes from a place on; None: nothing is written there."""
         read = Read(self._member.log, place.offset)
-        wanted = self._filter
+        wanted, encode = self._filter, self._encode
 
-        def prepare(chunks: Chunks) -> list[Run]:
-            return runs_in(chunks, place.offset, wanted)
+        def prepare(chunks: Chunks) -> tuple[list[Run], list[EncodedChunk]]:
+            runs = runs_in(chunks, place.offset, wanted)
+            return (runs, []) if encode is None else ([], encode(runs, place.offset))
 
-        def done(runs: list[Run], following: Place) -> None:
-            read.runs = runs
+        def done(made: tuple[list[Run], list[EncodedChunk]], following: Place) -> None:
+            read.runs, read.encoded = made
             read.following = following
             self._end_read(read)
 
@@ -203,10 +233,11 @@ class StreamReader:
             self._read = None  # What is wrong now may be right when it is needed.
 
     def _use(self, read: Read) -> None:
-        """Put the chunks of a read into the buffer, and begin the next read."""
+        """Put what was read into its buffer, and begin the next read."""
         self._buffer.extend(read.runs)
+        self._encoded.extend(read.encoded)
         following = read.following
-        if not self._buffer:
+        if not self._buffer and not self._encoded:
             self._offset = max(self._offset, following.offset)
         if self._member.tail.find(following.offset) is None:
             self._begin_read(following)

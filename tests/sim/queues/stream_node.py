@@ -11,12 +11,13 @@ from queues.bodies.store import BodyBudget
 from queues.hosts.journal import Journal
 from queues.hosts.quorum_recovery import INCARNATION, FoundGroups, beginning
 from queues.machine.effects import SlowConsumer
+from queues.message import Chunk
 from queues.sessions.credit import CreditActor, CreditSpec
 from queues.streams.member import StreamMember
 from queues.streams.offsets import OffsetSpec, Start
 from queues.streams.reader import StreamReader
 from queues.streams.settings import StreamSettings
-from queues.streams.tail import Tail
+from queues.streams.tail import EncodedChunk, Run, Tail
 from raft.entries import Config
 from raft.host import RaftHost
 from raft.recovery import Restored
@@ -180,7 +181,8 @@ class StreamNode:
     def begin_reading(self, spec: OffsetSpec) -> None:
         if self.is_joined:
             self.turn.begin()
-            self.readers.append(StreamReader(self.member, spec, nothing))
+            encode = one_by_one if len(self.readers) % 2 else None
+            self.readers.append(StreamReader(self.member, spec, nothing, encode))
 
     def read_some(self) -> None:
         """Each reader takes what it can have now."""
@@ -188,17 +190,26 @@ class StreamNode:
         for reader in self.readers:
             assert reader.error is None, f"{self.number} cannot read: {reader.error}"
             expected = reader.next_offset
-            found = reader.take(self.random.randint(1, 5))
-            if found is None:
+            messages = self._taken(reader)
+            if not messages:
                 continue
-            offset, chunk, index, count = found
+            offset = messages[0][0]
             is_cut = expected < self.member.first_offset
             assert offset == expected or is_cut, f"read {offset} where {expected} comes next"
-            data = chunk.data
-            assert data is not None
-            for place in range(count):
-                begin, end = chunk.span(index + place)
-                self.world.read(self, offset + place, data[begin:end])
+            for offset, payload in messages:
+                self.world.read(self, offset, payload)
+
+    def _taken(self, reader: StreamReader) -> list[tuple[int, bytes]]:
+        """What the reader gives at once: offsets and messages."""
+        count_max = self.random.randint(1, 5)
+        encoded = reader.take_encoded()
+        if encoded is not None:
+            return [(encoded.first_offset, encoded.data)]
+        found = reader.take(count_max)
+        if found is None:
+            return []
+        offset, chunk, index, count = found
+        return [(offset + place, message_in(chunk, index + place)) for place in range(count)]
 
     def reads_from_first(self) -> None:
         self.readers = []
@@ -248,6 +259,22 @@ class StreamNode:
                 break
         for error in self.failed:
             raise error
+
+
+def message_in(chunk: Chunk, index: int) -> bytes:
+    data = chunk.data
+    assert data is not None
+    begin, end = chunk.span(index)
+    return data[begin:end]
+
+
+def one_by_one(runs: list[Run], offset: int) -> list[EncodedChunk]:
+    """Each message from an offset on as a chunk of its own."""
+    return [
+        EncodedChunk(first + index, first + index + 1, b"", message_in(chunk, index))
+        for first, chunk, _ in runs
+        for index in range(max(0, offset - first), int(chunk.count()))
+    ]
 
 
 def nothing() -> None:
