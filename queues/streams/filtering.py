@@ -10,6 +10,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
+from mypy_extensions import i64
+
 from queues.message import FORMAT_10, Chunk
 from queues.selectors.message_fields import Selector
 from warren.storage.streams.chunk_format import may_contain
@@ -17,7 +19,8 @@ from warren.wire.amqp091.fields import decode_table
 from warren.wire.amqp091.rewrite import raw_headers
 from warren.wire.amqp10.codec.message import Sections
 from warren.wire.amqp10.codec.values import Symbol
-from warren.wire.amqp10.transfers import payload_at
+from warren.wire.amqp10.transfers import is_bare, payload_at
+from warren.wire.buffer import read_i32_le
 from warren.wire.errors import ProtocolError
 
 VALUE_KEY: Final = "x-stream-filter-value"
@@ -79,10 +82,30 @@ def parse_filter(values: object, match_unfiltered: object) -> StreamFilter | Non
 
 def values_of(chunks: Collection[Chunk]) -> set[bytes]:
     """The filter values in these chunks; empty if no message has one."""
-    if not any(chunk.data is not None and KEY_BYTES in chunk.data for chunk in chunks):
+    if not any(may_have_value(chunk) for chunk in chunks):
         return set()
     found = {filter_value(chunk, index) for chunk in chunks for index in range(chunk.count())}
     return set() if found == {UNFILTERED} else found
+
+
+def may_have_value(chunk: Chunk) -> bool:
+    """Whether that key is in a message of the chunk. Bodies of AMQP 1.0 behind no annotations, as
+    most are, need not be searched."""
+    data = chunk.data
+    if data is None or chunk.format_tag != FORMAT_10:
+        return data is not None and KEY_BYTES in data
+    offsets = chunk.offsets
+    base: i64 = chunk.base
+    count = chunk.count()
+    index: i64 = 0
+    while index < count:
+        start = i64(read_i32_le(offsets, 4 * index)) - base
+        end = i64(read_i32_le(offsets, 4 * index + 4)) - base
+        index += 1
+        is_plain = is_bare(data, payload_at(data, start), end)
+        if not is_plain and data.find(KEY_BYTES, start, end) >= 0:
+            return True
+    return False
 
 
 def filter_value(chunk: Chunk, index: int) -> bytes:

@@ -7,6 +7,7 @@ from queues.streams.filtering import StreamFilter, filter_value, parse_filter, v
 from warren.storage.streams.chunk_format import bloom_of
 from warren.wire.amqp091.deliver import build
 from warren.wire.amqp091.fields import encode_table
+from warren.wire.amqp10.transfers import store
 
 EU = StreamFilter(frozenset({b"eu"}))
 ALL = StreamFilter(frozenset({b"eu", b""}))
@@ -19,12 +20,15 @@ def message(value: object) -> bytes:
 
 
 def chunk_of(*values: object) -> Chunk:
-    messages = [message(value) for value in values]
+    return chunk_in(FORMAT_091, [message(value) for value in values])
+
+
+def chunk_in(format_tag: int, messages: list[bytes]) -> Chunk:
     places = [0]
     for each in messages:
         places.append(places[-1] + len(each))
     offsets = b"".join([place.to_bytes(4, "little") for place in places])
-    return Chunk(FORMAT_091, b"".join(messages), 0, offsets, 0)
+    return Chunk(format_tag, b"".join(messages), 0, offsets, 0)
 
 
 def test_values_are_those_of_the_header_and_empty_without_one() -> None:
@@ -38,6 +42,27 @@ def test_a_message_that_is_damaged_has_no_value() -> None:
     data = b"\x02\x00\x00\x00\x00\x00\x04x-stream-filter-value"
     offsets = bytes(4) + len(data).to_bytes(4, "little")
     assert filter_value(Chunk(FORMAT_10, data, 0, offsets, 0), 0) == b""
+
+
+KEY = b"x-stream-filter-value"
+PLAIN = store(b"\x00\x53\x75\xa0\x15" + KEY)  # The key is its body.
+EU_MAP = b"\xc1\x1c\x02\xa3\x15" + KEY + b"\xa1\x02eu"
+HEADER = b"\x00\x53\x70\x45"
+
+
+@pytest.mark.parametrize("before", [b"", HEADER, b"\x00\x53\x71\xc1\x01\x00"])
+@pytest.mark.parametrize("descriptor", [b"\x53\x72", b"\x80" + b"\x72".rjust(8, b"\x00")])
+def test_a_value_is_found_among_messages_without_one(before: bytes, descriptor: bytes) -> None:
+    annotated = store(before + b"\x00" + descriptor + EU_MAP + b"\x00\x53\x75\xa0\x00")
+    plain = [PLAIN, store(HEADER + b"\x00\x53\x75\xa0\x00")]
+    assert values_of([chunk_in(FORMAT_10, plain)]) == set()
+    assert values_of([chunk_in(FORMAT_10, [*plain, annotated])]) == {b"", b"eu"}
+
+
+def test_a_key_in_a_body_of_amqp_091_is_no_value() -> None:
+    plain = build("", b"q", b"\x00\x00", KEY)
+    assert values_of([chunk_in(FORMAT_091, [plain, message(None)])]) == set()
+    assert values_of([chunk_in(FORMAT_091, [plain, message("eu")])]) == {b"", b"eu"}
 
 
 def test_runs_of_wanted_messages_are_found_in_order() -> None:

@@ -40,6 +40,7 @@ STATE: Final = 7  # place of the fields in the performative that must be null in
 BATCHABLE: Final = 10
 BARE_HEAD: Final = 0x0200000000531445  # doff 2, type 0, channel 0, transfer, no fields
 BARE_BYTES: Final = 12
+DESCRIPTOR_BYTES: Final = 3  # with its code, in the small form
 NULL_VALUE: Final = b"\x00\x53\x77\x40"  # a body that is null
 UINT_MASK: Final = 0xFFFFFFFF
 
@@ -166,6 +167,14 @@ def payload_at(data: bytes, start: i64) -> i64:
     if code == codes.LIST:
         return start + 16 + i64(read_i32_be(data, start + 12))
     return start + BARE_BYTES
+
+
+def is_bare(data: bytes, begin: i64, end: i64) -> bool:
+    """Whether the message of AMQP 1.0 begins with its properties or its body, and so has no
+    annotations; one that begins otherwise may have none, too."""
+    if end - begin < DESCRIPTOR_BYTES or data[begin] != codes.DESCRIBED:
+        return False
+    return data[begin + 1] == codes.ULONG_8 and data[begin + 2] >= PROPERTIES
 
 
 def store(payload: bytes) -> bytes:
