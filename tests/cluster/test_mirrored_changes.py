@@ -146,6 +146,29 @@ def test_a_queue_that_was_mirrored_survives_a_crash_by_older_saved_definitions(
         assert drain(connection.channel(), queue) == numbered(20)
 
 
+def test_a_leader_whose_saved_definitions_have_no_mirrors_joins_again_after_a_crash(
+    cluster: ClusterOfNodes,
+) -> None:
+    """Its node saves them when the last mirror goes; then the queue gets mirrors again."""
+    queue = "mirrored-again"
+    cluster.node(2).api("PUT", f"/api/queues/%2F/{queue}", {"durable": True})
+    set_policy(cluster, 1)
+    await_mirrors(cluster, queue, 2)
+    cluster.node(1).api("DELETE", "/api/policies/%2F/mirrored")
+    await_plain(cluster, queue, 1)
+    set_policy(cluster, 1)
+    await_mirrors(cluster, queue, 2)
+    home = home_of(cluster, queue, 1)
+    cluster.node(home).kill9()
+    eventually(lambda: home_of(cluster, queue, home % 3 + 1) != home, seconds=WAIT_S)
+    cluster.node(home).start()
+    await_mirrors(cluster, queue, 2)
+    with amqp(cluster, home) as connection:
+        publish_all(connection.channel(), queue, numbered(5), persistent=True)
+        assert drain(connection.channel(), queue) == numbered(5)
+    cluster.node(1).api("DELETE", "/api/policies/%2F/mirrored")
+
+
 @pytest.mark.skipif(not LONG, reason="long")
 @pytest.mark.parametrize("wait_s", [0.0, 0.1, 0.2, 0.4])
 def test_a_node_that_is_killed_while_its_queue_becomes_a_plain_one_loses_nothing(

@@ -233,6 +233,9 @@ class Mirrors:
         member = self._queues.quorum(uid)
         if uid in self._disbanding:
             return  # `_disbanded` goes on.
+        known = queue.mirrors
+        if member is not None and known is not None and known.epoch < member.mirror.joined:
+            return  # The definitions are older than what this node has taken part in.
         if member is not None and not queue.holders and self._broker.queues.is_home(queue):
             self._disband(queue, member)
             return
@@ -242,12 +245,9 @@ class Mirrors:
             elif self._cluster.member in queue.holders and not self._is_stale(queue):
                 self._begin_new(queue)
             return
-        known = queue.mirrors
         assert known is not None
         here = self._cluster.member
         joined = known.joined[known.members.index(here)] if here in known.members else 0
-        if known.epoch < member.mirror.joined:
-            return  # The definitions are older than what this node has taken part in.
         if joined != member.mirror.joined:
             self._discard(queue, member)
         elif not self._queues.is_damaged(uid):
