@@ -701,10 +701,10 @@ class Node:
         broker.logins.close()
         await broker.logins.close_back_ends()
         broker.observers.publisher.close()
+        await self._parts.stop(1.0)  # Until then other nodes consume from classic queues here.
         for uid, host in broker.queues.hosts.classic.items():
             if uid not in broker.queues.damages.hosts:
                 host.end_cleanly()
-        await self._parts.stop(1.0)
         self.journal.end_turn(self.clock.now_ms())
         self.journal.settle_now()
         self.wal.close(clean=True)
