@@ -57,11 +57,14 @@ class Cluster:
     def publish(
         self, exchange: str, key: str, count: int = 1, first: int = 0, **properties: Any
     ) -> None:
+        """Publish numbers in one transaction: a link gets them all at once, not as fast as they are
+        confirmed one by one."""
         channel = self.channel()
-        channel.confirm_delivery()
+        channel.tx_select()
         for number in range(first, first + count):
             made = pika.BasicProperties(delivery_mode=2, **properties)
             channel.basic_publish(exchange, key, b"%d" % number, made)
+        channel.tx_commit()
 
     def depth(self, queue: str) -> int:
         """Messages ready in a queue."""

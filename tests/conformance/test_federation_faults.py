@@ -54,10 +54,6 @@ def linked(kind: str, down: Cluster, up: Cluster, url: str) -> None:
     down.close()
 
 
-def forwarded(down: Cluster) -> int:
-    return sum(int(row["messages_forwarded"]) for row in down.links())
-
-
 class Taken:
     """What a consumer of `q` got, while the link is broken and mended."""
 
@@ -85,6 +81,12 @@ class Taken:
             self.repeats_without_flag.append(body)
         self.seen[body] += 1
         channel.basic_ack(method.delivery_tag)
+
+
+def await_step(taken: Taken, step: int) -> None:
+    """Wait until so many messages came; at the first step, some are still to come."""
+    eventually(lambda: taken.look() >= step, lambda: len(taken.seen))
+    assert step > STEPS[0] or len(taken.seen) < COUNT, "all came before the first fault"
 
 
 def settled(taken: Taken) -> None:
@@ -121,7 +123,7 @@ def test_every_message_arrives_over_a_link_that_breaks(
     up.publish("x" if kind == "exchange" else "", "q", COUNT)
     taken = Taken(down)
     for step in STEPS:
-        eventually(lambda: taken.look() >= step, lambda: len(taken.seen))  # noqa: B023
+        await_step(taken, step)
         if fault == "down":
             server.down("link")
             eventually(lambda: down.links()[0]["status"] != "running")
@@ -142,7 +144,7 @@ def test_every_message_arrives_when_a_side_is_killed(
     up.close()
     taken = Taken(down)
     for step in STEPS[:2]:
-        eventually(lambda: taken.look() >= step, lambda: len(taken.seen))  # noqa: B023
+        await_step(taken, step)
         killed = up if side == "up" else down
         killed.node.kill9()
         killed.node.start()
@@ -185,7 +187,7 @@ def test_every_message_arrives_while_upstream_and_policies_are_changed(
     for step, change, prefetch in zip(
         STEPS, changes(kind, down, up.url), (50, 60, 50), strict=True
     ):
-        eventually(lambda: taken.look() >= step, lambda: len(taken.seen))  # noqa: B023
+        await_step(taken, step)
         change()
         eventually(lambda: taken.look() and consumers_of(up) == [prefetch])  # noqa: B023
     settled(taken)
