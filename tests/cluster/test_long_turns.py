@@ -116,6 +116,7 @@ def test_snapshots_of_many_scattered_messages_make_no_turn_long() -> None:
         made = entries(first, ENTRIES)
         third.start()
         wait_for(lambda: len(applied(cluster)), 1)
+        assert third.metrics()["warren_raft_snapshots_received_total"] >= 1
         made += entries(first, MORE)
         wait_for(lambda: len(applied(cluster)), 1)
         assert ready_count(channel_to(third)) == COUNT // 2 + made

@@ -96,4 +96,5 @@ def test_a_member_that_was_away_for_long_gets_the_segments(cluster: ClusterOfNod
         return bool(other.queue_declare("away", passive=True).method.message_count == 4510)
 
     eventually(is_served, seconds=WAIT_S)
+    assert cluster.node(3).metrics()["warren_raft_snapshots_received_total"] >= 1
     assert read(cluster, 3, "away", 4510) == numbered(4510)
