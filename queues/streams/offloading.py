@@ -167,6 +167,8 @@ class Offloader:
     def step(self, log: StreamLog, settings: StreamSettings, group: Group, now_ms: int) -> None:
         """Begin what is to be done next; the member leads."""
         if not self._is_due and not 0 < self._due_ms <= now_ms:
+            if self._due_ms > 0:  # Timers wake a host once, and it was for something earlier.
+                self._wake_at(self._due_ms)
             return
         self._is_due = False
         self._due_ms = 0

@@ -30,6 +30,8 @@ def test_a_segment_that_is_not_written_yet_is_uploaded_soon_after() -> None:
     assert due == [1 + SOON_MS]
     runner.settle()
     assert objects.objects == {}
+    offloader.step(log, settings, NO_GROUP, 2)  # The member was woken for something earlier.
+    assert due == [1 + SOON_MS, 1 + SOON_MS]
     offloader.step(log, settings, NO_GROUP, due[0])
     runner.settle()
     assert len(objects.objects) == 1
