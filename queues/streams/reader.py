@@ -25,6 +25,7 @@ from warren.storage.streams.log import Chunks, StreamLog
 from warren.storage.streams.segments import Place
 
 NOT_KNOWN = -1
+MISSING_MAX = 64  # looks for an object that the store does not have
 SCANNED_MAX = 512  # messages that a filter looks at in one call
 Found = tuple[int, Chunk, int, int]  # offset, chunk, index in it, count
 Encode = Callable[[list[Run], int], list[EncodedChunk]]  # all messages from an offset on
@@ -85,6 +86,8 @@ class StreamReader:
         self._offset = NOT_KNOWN  # of the next message
         self._read: Read | None = None  # the next one
         self._is_waiting = False  # for a thread
+        self._missing_index = -1  # what was applied when an object was missing last
+        self._missing_count = 0  # how often it was
         self.taken_ms = 0  # when the entry was made of which `take` gave messages last
         self.has_scanned = False  # as much as it may: `take` again in the next turn
         self._begin(spec)
@@ -182,6 +185,8 @@ class StreamReader:
         while not self._buffer and not self._encoded:
             if self._offset >= member.next_offset or member.is_gone:
                 return False
+            if self._missing_index == member.applied_index:
+                return False
             self._offset = max(self._offset, member.first_offset)
             found = member.tail.find(self._offset)
             if found is not None:
@@ -234,6 +239,7 @@ class StreamReader:
 
     def _use(self, read: Read) -> None:
         """Put what was read into its buffer, and begin the next read."""
+        self._missing_count = 0
         self._buffer.extend(read.runs)
         self._encoded.extend(read.encoded)
         following = read.following
@@ -248,9 +254,22 @@ class StreamReader:
         self._is_waiting = False
         member = self._member
         is_gone = isinstance(error, FileNotFoundError) and self._offset < member.log.local_offset
-        is_cut = isinstance(error, NoSuchObject) and self._offset < member.first_offset
+        is_missing = isinstance(error, NoSuchObject)
+        is_cut = is_missing and self._offset < member.first_offset
+        if is_missing and not is_cut and self._may_be_removed():
+            return
         if not (is_gone or is_cut or isinstance(error, StoreUnavailable)):
             self.error = error
         elif self._offset == NOT_KNOWN:
             self._begin(self._spec)
         self._wake()
+
+    def _may_be_removed(self) -> bool:
+        """Whether the leader may have removed an object by an entry that is not applied here yet.
+        Then it is asked for again when another entry is."""
+        member = self._member
+        if member.is_leading or self._offset == NOT_KNOWN or self._missing_count >= MISSING_MAX:
+            return False
+        self._missing_count += 1
+        self._missing_index = member.applied_index
+        return True
