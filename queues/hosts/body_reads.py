@@ -2,12 +2,10 @@
 
 Takes what sessions ask for (`view`) and gives the bytes, or None and, as soon as it can be asked
 again, `SessionSink.on_loaded`. Owns who waits, for a body or for a delivered mark (0004). What is
-wanted next is read ahead, up to READ_AHEAD_BYTES, and more of it when half of that was looked at.
-So reads run while bodies are delivered, and a consumer of a backlog waits only if a read takes
-longer than the delivery of the other half. A queue reads half as far ahead where the queues that do
-so have brought the node HALF_CROWDED_BYTES over its budget, and a single chunk above CROWDED_BYTES.
-A body that cannot be read is reported to the readers that wait for it and to no others. What was
-looked at and is over the budget leaves memory again.
+wanted next is read ahead, up to READ_AHEAD_BYTES, and more of it when half of that was looked at,
+so that a consumer of a backlog seldom waits; not while the queues that do so have brought the node
+CROWDED_BYTES over its budget. A body that cannot be read is reported to the readers that wait
+for it and to no others. What was looked at and is over the budget leaves memory again.
 """
 
 from typing import Final, final
@@ -21,9 +19,8 @@ from queues.message import Chunk
 from queues.queue_host import SessionSink, View
 
 UNSEEN_SLACK: Final = 4096  # messages above the last durable mark that may be delivered (0004)
-READ_AHEAD_BYTES: Final = 4 << 20
-HALF_CROWDED_BYTES: Final = 64 << 20  # in memory above the budget: queues read half as far ahead
-CROWDED_BYTES: Final = 128 << 20  # no queue reads ahead
+READ_AHEAD_BYTES: Final = 2 << 20
+CROWDED_BYTES: Final = 128 << 20  # in memory above the budget: no queue reads ahead
 LOAD_BYTES: Final = 1 << 10  # a chunk counts so much more in that, for it is work of its own
 
 
@@ -63,8 +60,7 @@ class Reading:
         slot = self._store.find(first)
         if slot.chunk.data is None:
             self._waiting[sink.session] = (sink, slot.chunk)
-            if slot.chunk not in self._store.loading:
-                self.read_ahead(owner, slot)
+            self.read_ahead(owner, slot)
             return None
         if self._viewed is not slot.chunk:
             self._view_next(slot.chunk)
@@ -104,7 +100,7 @@ class Reading:
         self._unmarked.pop(session, None)
 
     def read_ahead(self, owner: BodyOwner, slot: Slot) -> None:
-        """Ask for the bytes of this slot and of the next ones, up to `_ahead_most`."""
+        """Ask for the bytes of this slot and of the next ones, up to READ_AHEAD_BYTES."""
         self._ahead_bytes = 0
         self._seen_seq = slot.first
         self._ask(owner, slot)
@@ -112,7 +108,8 @@ class Reading:
     def _ask(self, owner: BodyOwner, slot: Slot) -> None:
         """From this slot on, until there is as much ahead as there may be."""
         loading = self._store.loading
-        most_bytes = self._ahead_most()
+        is_crowded = self._budget.used_bytes - self._budget.limit_bytes > CROWDED_BYTES
+        most_bytes: i64 = 1 if is_crowded else READ_AHEAD_BYTES
         at: Slot | None = slot
         while at is not None and self._ahead_bytes < most_bytes:
             chunk = at.chunk
@@ -123,18 +120,11 @@ class Reading:
             at = self._store.after(at)
         self._ahead_seq = 0 if at is None else at.first
 
-    def _ahead_most(self) -> i64:
-        """Bytes that may be read ahead; what is ahead exceeds them by a chunk."""
-        over = self._budget.used_bytes - self._budget.limit_bytes
-        if over > CROWDED_BYTES:
-            return 1
-        return READ_AHEAD_BYTES // 2 if over > HALF_CROWDED_BYTES else READ_AHEAD_BYTES
-
     def _read_on(self, owner: BodyOwner, slot: Slot) -> None:
         """This slot is looked at for the first time since reading ahead began before it."""
         self._seen_seq = slot.first + slot.count
         self._ahead_bytes -= slot.chunk.size() + LOAD_BYTES
-        if self._ahead_bytes > self._ahead_most() // 2:
+        if self._ahead_bytes > READ_AHEAD_BYTES // 2:
             return
         following: Slot | None = None
         if self._seen_seq <= self._ahead_seq:
