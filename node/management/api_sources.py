@@ -1,7 +1,6 @@
 """What the management API reads and changes of a running node, made without the HTTP library.
 
-Other nodes ask for some of it, and samples are taken from the start of the node on, whether or not
-a client ever connects.
+Samples are taken from the start of the node on, whether or not a client ever connects.
 """
 
 import asyncio

@@ -1,8 +1,9 @@
 """Puts the management listener before the broker.
 
 The ports, plain and over TLS, are bound at once, so that `ready` can name them. aiohttp takes 14 MB
-and longer to import than the rest of the node to start: it is imported in a thread when the first
-client connects, and takes the ports over when it is there.
+and longer to import than the rest of the node to start: it is imported in a thread, by a node that
+may have a cluster at once and by others when the first client connects, and takes the ports over
+when it is there.
 """
 
 import asyncio
@@ -106,7 +107,7 @@ class ManagementFront:
             self._places.append(Place(protocol, host, bound_socket(host, port, BACKLOG), tls))
 
     def start(self, build: str) -> None:
-        """Serve the ports from the first connection on, and other nodes at once."""
+        """Serve the ports as soon as the library is there, and other nodes."""
         self._task = asyncio.get_running_loop().create_task(self._serve_or_fail(build))
 
     async def _serve_or_fail(self, build: str) -> None:
@@ -125,7 +126,13 @@ class ManagementFront:
         gc.freeze()  # What came with the library stays; a full collection takes 20 ms less.
 
     async def _load(self) -> None:
-        """Import the HTTP library in a thread, once a client connects."""
+        """Import the HTTP library in a thread. A node that other nodes may ask does so at once: the
+        resources of the API answer them."""
+        if self._broker.config.listeners.cluster is None:
+            await self._first_client()
+        await asyncio.to_thread(importlib.import_module, "node.management.server")
+
+    async def _first_client(self) -> None:
         loop = asyncio.get_running_loop()
         connected = asyncio.Event()
         ports = [*(each.bound for each in self._places), *self._apart.values()]
@@ -136,7 +143,6 @@ class ManagementFront:
         finally:
             for port in ports:
                 loop.remove_reader(port.fileno())
-        await asyncio.to_thread(importlib.import_module, "node.management.server")
 
     def _make_context(self, sources: "ApiSources") -> "Context":
         from node.connections.web_amqp import WebAmqp

@@ -7,7 +7,7 @@
 
 Every path under /api needs a login; `/` is the web page. No task outlives its request but the
 listener's own. This module imports aiohttp, which takes a tenth of a second or more: a node imports
-it in a thread, when the first client connects.
+it in a thread, and not before it is ready (`node.management.management_front`).
 """
 
 import asyncio

@@ -2,10 +2,11 @@
 
 import ssl
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import pytest
+from msgspec import structs
 
 from node.cluster.peering.link_settings import LinkSettings
 from tests.cluster.peer_nodes import LOOPBACK, QUICK, Member, identity, run
@@ -53,7 +54,7 @@ def test_only_the_node_with_the_lower_id_dials() -> None:
 def test_a_peer_is_dialed_where_the_way_to_it_leads() -> None:
     async def story() -> None:
         async with Member(identity(2)) as two:
-            ways = replace(QUICK, routes={(LOOPBACK, 1): (LOOPBACK, two.port)})
+            ways = structs.replace(QUICK, routes={(LOOPBACK, 1): (LOOPBACK, two.port)})
             async with Member(identity(1), ways) as one:
                 two.knows(one)
                 one.links.add_peer(2, LOOPBACK, 1)
@@ -78,7 +79,9 @@ def test_beats_are_answered_on_both_sides_and_the_round_is_known() -> None:
 
 def test_a_message_of_many_frames_arrives_whole_and_others_pass_it() -> None:
     async def story() -> None:
-        settings = replace(QUICK, beat_interval_ms=10_000, silence_ms=60_000)  # none helps along
+        settings = structs.replace(
+            QUICK, beat_interval_ms=10_000, silence_ms=60_000
+        )  # none helps along
         async with Member(identity(1), settings) as one, Member(identity(2), settings) as two:
             await one.meets(two)
             large = bytes(range(256)) * 80_000
@@ -336,7 +339,7 @@ def greet(member: Member, other: int) -> None:
 
 def test_a_node_that_stood_still_does_not_hold_the_silence_against_others() -> None:
     async def story() -> None:
-        settings = replace(QUICK, silence_ms=200)
+        settings = structs.replace(QUICK, silence_ms=200)
         async with Member(identity(1), settings) as one, Member(identity(2), settings) as two:
             await one.meets(two)
             for _ in range(3):
