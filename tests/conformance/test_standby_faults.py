@@ -56,6 +56,9 @@ class Traffic:
     confirmed: dict[int, int] = field(default_factory=dict)
     settled: dict[int, int] = field(default_factory=dict)
 
+    def has_settled_before(self, at_ms: int) -> bool:
+        return next(iter(self.settled.values()), at_ms) < at_ms
+
     def start(self) -> list[threading.Thread]:
         threads = [threading.Thread(target=each) for each in (self._publish, self._consume)]
         for each in threads:
@@ -95,6 +98,7 @@ def test_the_recovery_point_holds_when_the_primary_is_killed_under_load(
     flows = [Traffic(primary, queue) for queue in queues.values()]
     threads = [each for flow in flows for each in flow.start()]
     eventually(lambda: all(len(flow.confirmed) > PASSED for flow in flows), seconds=60)
+    eventually(lambda: all(flow.has_settled_before(now_ms() - SETTLE_MS) for flow in flows))
     at_ms = now_ms()
     standby.synced_after(at_ms)
     primary.node.kill9()
