@@ -120,15 +120,20 @@ class ManagementFront:
             )
             await supervised("start of the management API", self._load)
             await self._take_ports(self._make_context(sources))
+            if self._loads_at_once:
+                gc.freeze()  # What came with the library stays; a full collection takes 20 ms less.
         except Exception:
             log.critical("the management ports cannot be served, the node stops", exc_info=True)
             self._fail("no management")
-        gc.freeze()  # What came with the library stays; a full collection takes 20 ms less.
+
+    @property
+    def _loads_at_once(self) -> bool:
+        """A node that other nodes may ask: the resources of the API answer them."""
+        return self._broker.config.listeners.cluster is not None
 
     async def _load(self) -> None:
-        """Import the HTTP library in a thread. A node that other nodes may ask does so at once: the
-        resources of the API answer them."""
-        if self._broker.config.listeners.cluster is None:
+        """Import the HTTP library in a thread, at once or when the first client connects."""
+        if not self._loads_at_once:
             await self._first_client()
         await asyncio.to_thread(importlib.import_module, "node.management.server")
 

@@ -11,11 +11,11 @@ thread would not help, because the library keeps the interpreter's lock while it
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final
 
 import msgspec
+from msgspec import Struct, field
 
 PART_BYTES_MAX: Final = 128 * 1024  # decoded in 5 ms at most
 TOKENS_IN_PART: Final = 400  # with names of 255 bytes they are within the limit
@@ -29,8 +29,7 @@ class BadQuestion(ValueError):
     """It is no question; the text says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(Struct, frozen=True):
     """See the module."""
 
     name: str

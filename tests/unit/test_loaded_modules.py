@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 PROGRAM: Final = """
-import json, os, re, signal, socket, sys, threading, time
+import gc, json, os, re, signal, socket, sys, threading, time
 from node.__main__ import main
 
 LOGIN = b"Authorization: Basic Z3Vlc3Q6Z3Vlc3Q="
@@ -33,12 +33,14 @@ def at_rest(port):
     while not hasattr(sys.modules.get("node.management.api_sources"), "ApiSources"):
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    return ""
 
 def look(read_end, told):
     try:
         port = port_of(read_end)
-        answer = asked(port) if IS_ASKED else at_rest(port)
+        at_rest(port)
+        frozen = gc.get_freeze_count()
+        answer = asked(port) if IS_ASKED else ""
+        assert gc.get_freeze_count() <= frozen, "what clients use would never be collected"
         os.write(told, json.dumps([answer, sorted(sys.modules)]).encode())
     finally:
         os.kill(os.getpid(), signal.SIGTERM)

@@ -137,7 +137,9 @@ class DefinitionsStore:
         self._stream: StateStream | None = None
         self._idle_ticks = 0  # since a member asked for a slice
         self._lost: list[Callable[[Sequence[bytes] | None, bool], None]] = []
-        self._awaited: deque[tuple[int, Callable[[], None]]] = deque()  # index to save; see below
+        self._awaited: deque[tuple[int, Callable[[], None]]] = (
+            deque()
+        )  # of `when_saved`: behind which index
         self.machine: Metadata
         self.group: Group
 
