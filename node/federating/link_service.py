@@ -137,16 +137,22 @@ class LinkService:
         from federation.shovel import Shovel
 
         node = self._broker.node_name
-        works = [each.work for each in self._running.values()]
-        return [shovel_row(each.status(), node) for each in works if isinstance(each, Shovel)]
+        return [
+            shovel_row(each.status(), node) for each in self._works() if isinstance(each, Shovel)
+        ]
 
     def link_rows(self) -> list[Row]:
         """Of the federation links that run here."""
         from federation.link import Link
 
         node = self._broker.node_name
-        works = [each.work for each in self._running.values()]
-        return [link_row(each.status(), node) for each in works if isinstance(each, Link)]
+        return [link_row(each.status(), node) for each in self._works() if isinstance(each, Link)]
+
+    def _works(self) -> "list[Shovel | Link]":
+        """What runs here and is defined so now: the next look ends the rest."""
+        self._read()
+        wanted = self._wanted
+        return [each.work for key, each in self._running.items() if wanted.get(key) == each.wanted]
 
     async def all_shovels(self) -> list[Row]:
         """Of the cluster; those that no node runs now are starting."""

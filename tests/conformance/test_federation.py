@@ -345,3 +345,16 @@ def test_commands_show_and_restart_links(
     down.await_links()
     assert link["id"] not in ctl("federation_status", "--only-down")
     assert main(["--node-url", down.node.management_url, "restart_federation_link", "x"]) == 65
+
+
+def test_a_link_that_was_removed_is_listed_no_longer(sides: tuple[Cluster, Cluster]) -> None:
+    """Also where another one is defined before the removed one has ended."""
+    down, up = sides
+    down.bound("q", "news", "#")
+    down.upstream("u0", up.url)
+    down.federate("^news$", "exchanges")
+    down.await_links()
+    for number in range(1, 10):
+        down.api.delete(f"/parameters/federation-upstream/%2F/u{number - 1}")
+        down.upstream(f"u{number}", up.url)
+        assert {each["upstream"] for each in down.links()} <= {f"u{number}"}
