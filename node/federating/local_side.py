@@ -76,22 +76,20 @@ class LocalSide:
             leader = self._broker.operating.leader_of(*each)
             if self._machine(*each) is None and leader not in (0, self._broker.member):
                 by_member.setdefault(leader, []).append(each)
-        asked = list(by_member.items())
-        answers = await asyncio.gather(*(self._ask(*each) for each in asked))
-        self._elsewhere = {
-            name
-            for (_, queues), found in zip(asked, answers, strict=True)
-            for name, wants in zip(queues, found, strict=False)
-            if wants
-        }
+        asked = by_member.items()
+        found = await asyncio.gather(*(self._ask(*each) for each in asked))
+        self._elsewhere = set().union(*found)
 
-    async def _ask(self, member: int, queues: Sequence[QueueName]) -> list[Any]:
-        status = self._broker.operating.status
+    async def _ask(self, member: int, queues: Sequence[QueueName]) -> set[QueueName]:
+        """Those of these queues, led by that node, whose consumers wait. A node that is late to
+        answer says nothing new: a link that stops and begins again for that moves messages back."""
+        about = [list(each) for each in queues]
         try:
-            about = [list(each) for each in queues]
-            return await status.ask(member, DEMAND, about, DEMAND_TIMEOUT_S)
+            found = await self._broker.operating.status.ask(member, DEMAND, about, DEMAND_TIMEOUT_S)
         except NoAnswer:
-            return []
+            is_connected = self._broker.operating.peers.is_connected(member)
+            return self._elsewhere.intersection(queues) if is_connected else set()
+        return {name for name, wants in zip(queues, found, strict=False) if wants}
 
     async def _answer(self, member: int, about: Any) -> AsyncIterator[object]:
         for vhost, name in about:
