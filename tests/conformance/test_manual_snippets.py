@@ -10,6 +10,7 @@ import pytest
 
 from tests.conformance.broker import Broker
 from tests.conformance.programs import missing, program, tools_folder
+from tests.conformance.test_dotnet_client import compiled
 from tests.conformance.test_java_client import classpath
 from warren.testing import Node
 
@@ -164,3 +165,11 @@ def test_the_program_in_ruby_runs(broker: Broker, tmp_path: Path) -> None:
     ruby = program("ruby", "ruby-bunny")
     [text] = blocks("ruby", broker)
     assert printed([ruby, "-e", text], tmp_path) == "an order\n"
+
+
+@pytest.mark.usefixtures("queue")
+def test_the_program_in_csharp_for_mono_runs(broker: Broker, tmp_path: Path) -> None:
+    """The one before it, for RabbitMQ.Client 7, needs a .NET SDK."""
+    _, text = blocks("csharp", broker)
+    (tmp_path / "Orders.cs").write_text(text)
+    assert printed(compiled(tmp_path / "Orders.cs", tmp_path), tmp_path) == "an order\n"
