@@ -42,7 +42,7 @@ PURE_TESTS := tests/sim/mutants $(PURE_NODES:%=tests/conformance/test_%.py) \
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help python install docs tools helm rabbitmq3 rabbitmq4 run lint check format test test-part test-pure test-compiled test-spark test-spark-deployments faults fuzz-http mutants wheel sbom sbom-list bench clean sim \
+.PHONY: help python install docs tools helm rabbitmq3 rabbitmq4 run lint check format test test-part test-pure test-compiled test-spark test-spark-deployments faults fuzz-http mutants wheel wheel-arm64 sbom sbom-list bench clean sim \
         chaos compose-up compose-down compose-test
 
 help:
@@ -65,6 +65,7 @@ help:
 	@echo "make chaos          clusters that are broken again and again, MINUTES=5 each scenario; the long fault tests"
 	@echo "make compose-up     N=3 (5, 7) nodes in containers behind Toxiproxy; compose-down, compose-test"
 	@echo "make wheel          build the compiled wheel in a copy of the sources, for the next make run; prints its path"
+	@echo "make wheel-arm64    cross-compile the wheel for arm64, try it under QEMU (root, debootstrap, Debian's cross compiler)"
 	@echo "make sbom           list all packages that an installation has, with versions and licences (CycloneDX)"
 	@echo "make bench          build the load generators; then see bench/README.md"
 	@echo "make docs           the manual as web pages, in build/manual"
@@ -175,6 +176,9 @@ docs: install
 
 wheel: python
 	@$(SETUP) wheel
+
+wheel-arm64: python
+	@$(PYTHON) tools/wheel_arm64.py
 
 # Of what `pip install warrenmq[encrypted,ldap,oauth,s3]` installs.
 sbom: python $(CYCLONEDX)

@@ -152,7 +152,7 @@ def send_message(folder: Path) -> None:
             node.terminate()
     if node.returncode != 0:
         raise SystemExit(f"the installed node ended with status {node.returncode}")
-    say("a node of the image sent and received a message")
+    say("the installed node sent and received a message")
 
 
 if __name__ == "__main__":
