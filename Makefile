@@ -89,7 +89,9 @@ $(TOOLS)/bin/toxiproxy-server:
 helm: install
 	@command -v go >/dev/null || { echo "Helm is built by Go, which is not there" >&2; exit 1; }
 	@test -x $(TOOLS)/bin/helm || GOBIN=$(TOOLS)/bin go install $(HELM)
-	PATH="$(TOOLS)/bin:$$PATH" $(DEV)/python -m pytest tests/unit/test_helm_chart.py
+	@test -x $(TOOLS)/kubernetes/bin/kubernetes-validate || ($(PYTHON) -m venv $(TOOLS)/kubernetes && \
+	  $(TOOLS)/kubernetes/bin/pip install --quiet 'kubernetes-validate>=1.33,<2')
+	PATH="$(TOOLS)/bin:$(TOOLS)/kubernetes/bin:$$PATH" $(DEV)/python -m pytest tests/unit/test_helm_chart.py
 
 rabbitmq3:
 	tools/rabbitmq-root bookworm $(TOOLS)/rabbitmq3

@@ -13,6 +13,8 @@ from node.config.settings import load
 ROOT: Final = Path(__file__).resolve().parent.parent.parent
 CHART: Final = ROOT / "deploy/helm/warren"
 HELM: Final = shutil.which("helm")
+VALIDATE: Final = shutil.which("kubernetes-validate")
+KUBERNETES: Final = "1.30"
 pytestmark = [
     pytest.mark.source,
     pytest.mark.skipif(HELM is None, reason="helm is not there"),
@@ -26,14 +28,16 @@ def helm(*words: str, code: int = 0) -> str:
     return done.stdout if code == 0 else done.stderr
 
 
+def template(*settings: str) -> str:
+    words = [word for setting in settings for word in ("--set", setting)]
+    place = ("--kube-version", f"{KUBERNETES}.0", "--namespace", "shop")
+    return helm("template", "mq", str(CHART), *place, *words)
+
+
 def rendered(*settings: str) -> dict[tuple[str, str], dict[str, Any]]:
     """The manifests by kind and name."""
     yaml = pytest.importorskip("yaml")
-    words = [word for setting in settings for word in ("--set", setting)]
-    text = helm(
-        "template", "mq", str(CHART), "--kube-version", "1.30.0", "--namespace", "shop", *words
-    )
-    found = [each for each in yaml.safe_load_all(text) if each]
+    found = [each for each in yaml.safe_load_all(template(*settings)) if each]
     return {(each["kind"], each["metadata"]["name"]): each for each in found}
 
 
@@ -45,6 +49,19 @@ def container_of(manifests: dict[tuple[str, str], dict[str, Any]]) -> dict[str, 
 
 def test_helm_finds_no_fault() -> None:
     assert "0 chart(s) failed" in helm("lint", "--strict", str(CHART))
+
+
+@pytest.mark.skipif(VALIDATE is None, reason="kubernetes-validate is not there")
+@pytest.mark.parametrize(
+    "settings", [(), ("replicas=1",), ("topologySpread.enabled=false", "auth.existingSecret=mine")]
+)
+def test_manifests_fit_the_schemas_of_kubernetes(settings: tuple[str, ...], tmp_path: Path) -> None:
+    """Strictly: unknown fields are refused."""
+    (tmp_path / "chart.yaml").write_text(template(*settings))
+    command = [VALIDATE or "", "--strict", "-k", KUBERNETES, str(tmp_path / "chart.yaml")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    shown = done.stdout + done.stderr
+    assert (done.returncode, "passed for resource statefulset/mq" in shown) == (0, True), shown
 
 
 @pytest.mark.parametrize("replicas", [1, 3, 5, 7])
