@@ -59,6 +59,27 @@ def test_time_that_is_advanced_expires_messages_and_queues(broker: VirtualHost) 
         time.sleep(0.02)
 
 
+def test_time_that_is_advanced_ends_the_delay_of_a_redelivery(broker: VirtualHost) -> None:
+    channel = channel_of(broker.url)
+    arguments = {
+        "x-queue-type": "quorum",
+        "x-delayed-retry-type": "all",
+        "x-delayed-retry-min": HOUR * 1000,
+        "x-delayed-retry-max": HOUR * 1000,
+    }
+    channel.queue_declare("reminders", durable=True, arguments=arguments)
+    channel.confirm_delivery()
+    channel.basic_publish("", "reminders", b"wake up")
+    deliveries = channel.consume("reminders", inactivity_timeout=20)
+    channel.basic_nack(next(deliveries)[0].delivery_tag)
+    broker.advance(HOUR - 60)
+    assert channel.queue_declare("reminders", passive=True).method.message_count == 0
+    assert next(channel.consume("reminders", inactivity_timeout=0.1))[0] is None
+    broker.advance(61)
+    method, _, body = next(channel.consume("reminders", inactivity_timeout=20))
+    assert (method.redelivered, body) == (True, b"wake up")
+
+
 def queues_of(vhost: VirtualHost) -> list[dict[str, object]]:
     rows: list[dict[str, object]] = vhost.broker.api("GET", f"/api/queues/{vhost.name}")
     return rows
