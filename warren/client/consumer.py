@@ -47,6 +47,8 @@ from warren.wire.buffer import read_i32_le
 
 PRIORITY: Final = "rabbitmq:priority"
 WINDOW_BYTES: Final = "warren:consumer-window-bytes"
+RENEWALS: Final = 16  # of a large credit in a round trip, so that a slow line is never idle
+RENEWED_MIN: Final = 32  # messages of a small credit, at most half of it: each flow costs CPU
 
 
 class Hold:
@@ -192,6 +194,7 @@ class Consumer(Deliveries[Delivery]):
         self.address = address
         self._connection = connection
         self._credit = credit
+        self._renewed = renewed_by(credit)
         self._paused = False
         self._wanted = 0  # by `receive`
         self._is_resting = False
@@ -274,16 +277,17 @@ class Consumer(Deliveries[Delivery]):
     def set_credit(self, credit: int) -> None:
         """How many deliveries may wait here from now on."""
         self._credit = credit
+        self._renewed = renewed_by(credit)
         if not self._paused:
             self._grant(max(0, credit - len(self._inbox)))
 
     def _taken(self) -> None:
-        """Fill the credit up again when half of it is used."""
+        """Fill the credit up again when `renewed_by` of it is used."""
         link = self.handle.link
         if self._paused or not self._credit or link is None or link.receiver is None:
             return
         wanted = self._credit - len(self._inbox)
-        if 2 * (wanted - link.receiver.credit) >= self._credit:
+        if wanted - link.receiver.credit >= self._renewed:
             self._grant(wanted)
 
     def _grant(self, credit: int) -> None:
@@ -401,3 +405,9 @@ class Consumer(Deliveries[Delivery]):
                 del self._holds[session]
         self._inbox.keep(lambda each: not each._open or each._session in self._holds)
         self._inbox.tell()
+
+
+def renewed_by(credit: int) -> int:
+    """Messages to be used of a credit before it is filled up again. What was used and not granted
+    again is missing on the line for a round trip."""
+    return max(credit // RENEWALS, min((credit + 1) // 2, RENEWED_MIN))

@@ -275,6 +275,29 @@ def test_no_more_wait_here_than_the_credit_allows() -> None:
     play(test)
 
 
+@pytest.mark.parametrize(("credit", "renewed"), [(1, 1), (10, 5), (101, 32), (1600, 100)])
+def test_credit_is_filled_up_when_a_part_of_it_is_used(credit: int, renewed: int) -> None:
+    """A small part of a large credit, for what is missing of it leaves a slow line idle."""
+
+    async def test(server: Server, connection: Connection) -> None:
+        consumer = await connection.consumer(Q, credit=credit)
+        await turns()
+        (link,) = server.peers[0].links
+        assert link.sender is not None
+        server.put(Q, *numbered(renewed - 1))
+        await turns()
+        for _ in range(renewed - 1):
+            await consumer.get()
+        await turns()
+        assert link.sender.credit == credit - renewed + 1
+        server.put(Q, *numbered(1))
+        await consumer.get(timeout_s=1)
+        await turns()
+        assert link.sender.credit == credit
+
+    play(test)
+
+
 def test_each_outcome_is_sent_with_what_it_says() -> None:
     async def test(server: Server, connection: Connection) -> None:
         consumer = await connection.consumer(Q)
