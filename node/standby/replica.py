@@ -62,6 +62,7 @@ class Replica:
         self._known: dict[str, tuple[bytes, Any]] = {}  # by name: token, and what it stands for
         self._definitions = b""  # digest of those that were brought here
         self._synced_s: float | None = None  # by `clock_s`: when the last whole pass began
+        self._elsewhere: set[int] = set()  # queues that other nodes led then
         self._synced_at = 0.0  # the same as a time of day
         self._last_error = ""
         self._lacks = False  # messages, in this or the last pass, because of an alarm
@@ -75,8 +76,10 @@ class Replica:
                 begun_s, begun_at = self._clock_s(), time()
                 wait_s = self.config.interval_s
                 try:
-                    if await self._pass():
+                    elsewhere = await self._pass()
+                    if elsewhere is not None:
                         self._synced_s, self._synced_at = begun_s, begun_at
+                        self._elsewhere = elsewhere
                         self._to_running()
                     else:
                         self._to_incomplete()
@@ -99,10 +102,17 @@ class Replica:
         finally:
             await client.close()
 
+    @property
+    def synced_s(self) -> float | None:
+        """By `clock_s`: all that the primary had confirmed then is in the queues that this node
+        leads. None: that is not known, as another node has led one of them since then."""
+        is_known = not any(int(each.uid) in self._elsewhere for each in self._led())
+        return self._synced_s if is_known else None
+
     def row(self) -> Row:
         """What this node has of it."""
         core, queues = self._core, self._queues.values()
-        synced_s, copied = self._synced_s, self._dropped
+        synced_s, copied = self.synced_s, self._dropped
         row: Row = {
             "vhost": self.config.vhost,
             "name": self.config.name,
@@ -110,7 +120,7 @@ class Replica:
             "state": self._state,
             "uri": self._client.shown,
             "rpo_seconds": None if synced_s is None else round(self._clock_s() - synced_s, 1),
-            "synced_at": int(self._synced_at * 1000),
+            "synced_at": 0 if synced_s is None else int(self._synced_at * 1000),
             "queues": sum(1 for _ in self._led()),
             "messages": sum(each.held_count for each in queues),
             "messages_copied": copied[0] + sum(each.copied_count for each in queues),
@@ -182,8 +192,9 @@ class Replica:
 
     # A pass
 
-    async def _pass(self) -> bool:
-        """Whether it was whole: each queue has a leader here, which has copied all of it."""
+    async def _pass(self) -> set[int] | None:
+        """Bring all queues that this node leads up to date; uids of those that others lead. None:
+        the pass was not whole, as a queue has no leader here or lacks messages."""
         if self._broker.definitions.group.is_leader:
             await self._follow_definitions()
         known = {name: token for name, (token, _) in self._known.items()}
@@ -198,47 +209,42 @@ class Replica:
             content = self._known[name][1] if runs is None else (runs, offsets)
             there[name] = (token, uid, epoch, content)
         self._known = {name: (each[0], each[3]) for name, each in there.items()}
-        led = self._led()
+        led, others = self._here_and_elsewhere()
+        has_all = self._has_all(there)
+        leader_of = self._broker.operating.leader_of
+        is_whole = all(leader_of(each.vhost, each.name) for each in others)
         self._forget_queues({int(each.uid) for each in led})
         room = asyncio.Semaphore(TOGETHER_MAX)
-        is_whole = self._all_are_led({each.name for each in led})
         work = [
             self._follow(room, each, *there[each.name])
             for each in led
             if each.name in there and not self._has_all_of(each, *there[each.name])
         ]
         faults += [each for each in await asyncio.gather(*work) if each]
-        if not self._has_all(there):
+        if not has_all:
             self._definitions = b""
             faults.append("the definitions of the primary are not here yet")
         if faults:
             raise QueueFault(faults[0])
-        return is_whole and not self._lacks
+        return {int(each.uid) for each in others} if is_whole and not self._lacks else None
 
-    def _all_are_led(self, led: set[str]) -> bool:
-        """`led`: by this node."""
+    def _here_and_elsewhere(self) -> tuple[list[Queue], list[Queue]]:
+        """Queues of the vhost whose messages are copied: by this node, and by others."""
         vhost = self._broker.metadata.vhosts.get(self.config.vhost)
-        queues = () if vhost is None else vhost.queues.values()
-        leader_of = self._broker.operating.leader_of
-        return all(
-            each.name in led or leader_of(each.vhost, each.name)
-            for each in queues
-            if is_replicated(each)
-        )
+        is_led_here = self._broker.operating.is_led_here
+        here: list[Queue] = []
+        elsewhere: list[Queue] = []
+        for each in () if vhost is None else vhost.queues.values():
+            if is_replicated(each):
+                (here if is_led_here(each.uid) else elsewhere).append(each)
+        return here, elsewhere
+
+    def _led(self) -> list[Queue]:
+        return self._here_and_elsewhere()[0]
 
     def _has_all(self, there: dict[str, Any]) -> bool:
         vhost = self._broker.metadata.vhosts.get(self.config.vhost)
         return vhost is not None and all(name in vhost.queues for name in there)
-
-    def _led(self) -> list[Queue]:
-        """Queues of the vhost whose messages this node copies."""
-        vhost = self._broker.metadata.vhosts.get(self.config.vhost)
-        operating = self._broker.operating
-        return [
-            each
-            for each in (() if vhost is None else vhost.queues.values())
-            if is_replicated(each) and operating.is_led_here(each.uid)
-        ]
 
     def _forget_queues(self, led: set[int]) -> None:
         """Release queues that are gone, or that another node leads now."""

@@ -10,7 +10,7 @@ leads. When the parameter is deleted, the vhost is promoted: messages are releas
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -127,26 +127,14 @@ class StandbyService:
             return []
         answers = await self._broker.operating.status.ask_others(ROWS)
         rows = [*self.rows(), *(row for parts in answers.values() for row in parts or ())]
+        vhosts = self._broker.metadata.vhosts
         return [
-            self._together(vhost, [row for row in rows if row["vhost"] == vhost])
+            together(
+                [row for row in rows if row["vhost"] == vhost],
+                sum(map(is_replicated, vhosts[vhost].queues.values())),
+            )
             for vhost in self._replicas
         ]
-
-    def _together(self, vhost: str, rows: list[Row]) -> Row:
-        """What the nodes say of one standby. The recovery point is that of the slowest queue."""
-        found = dict(max(rows, key=lambda row: WORST.index(str(row["state"]))))
-        del found["node"]
-        found |= {name: sum(int(str(row[name])) for row in rows) for name in SUMS}
-        ages = [row["rpo_seconds"] for row in rows]
-        known = [float(str(age)) for age in ages if age is not None]
-        found["rpo_seconds"] = max(known) if len(known) == len(ages) else None
-        found["synced_at"] = min(int(str(row["synced_at"])) for row in rows)
-        queues = self._broker.metadata.vhosts[vhost].queues.values()
-        absent = sum(map(is_replicated, queues)) - int(str(found["queues"]))
-        if absent > 0:
-            found["state"], found["rpo_seconds"] = "error", None
-            found["error"] = f"no node leads {absent} of the queues here"
-        return found
 
     async def primary_answers(self, vhost: str) -> bool:
         """Whether the primary of the standby serves its standby now, as seen from this node."""
@@ -156,3 +144,20 @@ class StandbyService:
     async def _tell_rows(self, member: int, about: Any) -> AsyncIterator[object]:
         for row in self.rows():
             yield row
+
+
+def together(rows: Sequence[Row], queue_count: int) -> Row:
+    """What the nodes say of one standby, which has so many queues. The recovery point is that of
+    the slowest queue."""
+    found = dict(max(rows, key=lambda row: WORST.index(str(row["state"]))))
+    del found["node"]
+    found |= {name: sum(int(str(row[name])) for row in rows) for name in SUMS}
+    ages = [row["rpo_seconds"] for row in rows]
+    known = [float(str(age)) for age in ages if age is not None]
+    found["rpo_seconds"] = max(known) if len(known) == len(ages) else None
+    found["synced_at"] = min(int(str(row["synced_at"])) for row in rows)
+    absent = queue_count - int(str(found["queues"]))
+    if absent > 0:
+        found["state"], found["rpo_seconds"] = "error", None
+        found["error"] = f"no node leads {absent} of the queues here"
+    return found

@@ -1,4 +1,4 @@
-"""A primary that is a cluster of three nodes with a quorum queue, and what a feed asks of each.
+"""A primary that is a cluster of three nodes with a quorum queue, and what standbys ask of it.
 
 The nodes are those of `GroupWorld`: they lose power and what is not synced, links between them are
 cut, leaders move. Each has the real `Feed`, asked at any node; it asks the leader that this node
@@ -6,14 +6,16 @@ knows of.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from random import Random
 from types import SimpleNamespace
-from typing import Any, Final, cast
+from typing import Any, Final, Protocol, cast
 
 from node.broker import Broker
 from node.cluster.services.status_channel import Answer, NoAnswer, Unanswerable
-from node.standby.feed import Feed
+from node.standby.feed import Feed, FeedFailed
+from node.standby.primary_client import PrimaryFailed
+from node.standby.stored_runs import StoredRun
 from queues.definitions.arguments import encode_arguments
 from queues.definitions.broker_objects import Queue, Uid, VhostEntry
 from queues.definitions.metadata.vhost import VHost
@@ -167,3 +169,76 @@ class ClusterPrimary:
 
 def body_of(message: bytes) -> bytes:
     return body_bytes(message, 0, len(message))
+
+
+class Asking(Protocol):
+    """A world with standbys of the cluster; `breaks`: questions and answers may be lost."""
+
+    @property
+    def primary(self) -> ClusterPrimary: ...
+
+    @property
+    def random(self) -> Random: ...
+
+    @property
+    def breaks(self) -> bool: ...
+
+    def pass_begins(self) -> None: ...
+
+
+class Link:
+    """Keeps the methods of `PrimaryClient`: each question goes to a node that is up, and may be
+    late or lost, as may its answer."""
+
+    shown = "http://primary"
+
+    def __init__(self, world: Asking) -> None:
+        self._world = world
+
+    async def definitions(self, known: bytes) -> tuple[bytes, dict[str, Any] | None]:
+        digest = b"1"
+        await self._asked(nothing)
+        return digest, None if known == digest else {}
+
+    async def state(self, known: dict[str, bytes]) -> list[Any]:
+        self._world.pass_begins()
+        vhost = self._world.primary.vhost
+        return list(await self._asked(lambda site: site.feed.state(vhost, known)))
+
+    async def messages(self, uid: int, runs: list[tuple[int, int]]) -> list[StoredRun]:
+        rows = await self._asked(lambda site: site.feed.messages(QUEUE, runs))
+        return [StoredRun(*each) for each in rows]
+
+    async def digests(self, uid: int, runs: list[tuple[int, int]]) -> dict[int, bytes]:
+        return dict(await self._asked(lambda site: site.feed.digests(QUEUE, runs)))
+
+    async def close(self) -> None:
+        return
+
+    async def _asked(self, ask: Callable[[Site], Awaitable[Any]]) -> Any:
+        sites = self._world.primary.sites()
+        if not sites:
+            raise PrimaryFailed("all nodes are down")
+        site = self._world.random.choice(sites)
+        await self._travel()
+        answer = asyncio.ensure_future(ask(site))
+        while not answer.done():
+            await asyncio.wait([answer], timeout=STEP_S)
+            if not site.node.is_alive():
+                answer.cancel()
+                raise PrimaryFailed("the node went down")
+        try:
+            found = answer.result()
+        except FeedFailed as error:
+            raise PrimaryFailed(str(error)) from error
+        await self._travel()
+        return found
+
+    async def _travel(self) -> None:
+        await self._world.primary.travel()
+        if self._world.breaks and self._world.random.random() < 0.03:
+            raise PrimaryFailed("the link is broken")
+
+
+async def nothing(site: Site) -> None:
+    """The link carries the question and its answer."""

@@ -7,7 +7,6 @@ for what was accepted; nothing is there that had been settled by then. Other see
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
@@ -15,11 +14,9 @@ from typing import Any, cast
 
 import pytest
 
-from node.standby.feed import FeedFailed
-from node.standby.primary_client import PrimaryClient, PrimaryFailed
+from node.standby.primary_client import PrimaryClient
 from node.standby.replica import Replica
-from node.standby.stored_runs import StoredRun
-from tests.sim.federation.cluster_primary import NAME, QUEUE, STEP_S, ClusterPrimary, Site, body_of
+from tests.sim.federation.cluster_primary import NAME, QUEUE, STEP_S, ClusterPrimary, Link, body_of
 from tests.sim.federation.standby_passes import Passes
 from tests.sim.federation.standby_world import CONFIG, Side, contents
 from tests.sim.federation.virtual_time import played
@@ -111,64 +108,6 @@ class World:
         known = self.primary.numbers()
         numbers = [known[each] for each in found if each in known]
         assert numbers == sorted(numbers), "out of order"
-
-
-class Link:
-    """Keeps the methods of `PrimaryClient`: each question goes to a node that is up, and may be
-    late or lost, as may its answer."""
-
-    shown = "http://primary"
-
-    def __init__(self, world: World) -> None:
-        self._world = world
-
-    async def definitions(self, known: bytes) -> tuple[bytes, dict[str, Any] | None]:
-        digest = b"1"
-        await self._asked(nothing)
-        return digest, None if known == digest else {}
-
-    async def state(self, known: dict[str, bytes]) -> list[Any]:
-        self._world.pass_begins()
-        vhost = self._world.primary.vhost
-        return list(await self._asked(lambda site: site.feed.state(vhost, known)))
-
-    async def messages(self, uid: int, runs: list[tuple[int, int]]) -> list[StoredRun]:
-        rows = await self._asked(lambda site: site.feed.messages(QUEUE, runs))
-        return [StoredRun(*each) for each in rows]
-
-    async def digests(self, uid: int, runs: list[tuple[int, int]]) -> dict[int, bytes]:
-        return dict(await self._asked(lambda site: site.feed.digests(QUEUE, runs)))
-
-    async def close(self) -> None:
-        return
-
-    async def _asked(self, ask: Callable[[Site], Awaitable[Any]]) -> Any:
-        sites = self._world.primary.sites()
-        if not sites:
-            raise PrimaryFailed("all nodes are down")
-        site = self._world.random.choice(sites)
-        await self._travel()
-        answer = asyncio.ensure_future(ask(site))
-        while not answer.done():
-            await asyncio.wait([answer], timeout=STEP_S)
-            if not site.node.is_alive():
-                answer.cancel()
-                raise PrimaryFailed("the node went down")
-        try:
-            found = answer.result()
-        except FeedFailed as error:
-            raise PrimaryFailed(str(error)) from error
-        await self._travel()
-        return found
-
-    async def _travel(self) -> None:
-        await self._world.primary.travel()
-        if self._world.breaks and self._world.random.random() < 0.03:
-            raise PrimaryFailed("the link is broken")
-
-
-async def nothing(site: Site) -> None:
-    """The link carries the question and its answer."""
 
 
 async def lived(seed: int) -> None:

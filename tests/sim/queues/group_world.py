@@ -87,6 +87,8 @@ class GroupWorld:
         self.is_calm = False
         self.has_changed = False  # other members are wanted than founded the group
         self.is_steady = False  # the members stay who they are
+        self.has_clients = True  # sessions of its own use the queue
+        self.fault_chance = 0.4  # of a fault that comes up
         self.stopped_count = 0  # nodes that could write no more
         self.reborn = (0, 0)  # the group has restarted: in which term, with whom
         self.loss_count = 0  # messages that a mirror lacks which was promoted all the same
@@ -239,7 +241,7 @@ class GroupWorld:
             random.choice(list(self.targets.values())).decide(random)
         elif lot < 0.99 or self.is_calm:
             self.work()
-        elif random.random() < 0.4:
+        elif random.random() < self.fault_chance:
             self.fault()
 
     def run_node(self, node: GroupNode, steps: int) -> None:
@@ -342,6 +344,8 @@ class GroupWorld:
 
     def work(self) -> None:
         """One of the sessions does something."""
+        if not self.has_clients:
+            return
         random = self.random
         if not self.sessions or (len(self.sessions) < 4 and random.random() < 0.02):
             self.sessions.append(self.new_session())
