@@ -57,7 +57,7 @@ def digest(message: bytes) -> bytes:
 def live_runs(core: QueueCore) -> Runs:
     """All messages of the queue, ascending; neighbours are one run."""
     found: Runs = []
-    for first, count in core.live_ranges(1, core.machine.next_seq - 1):
+    for first, count in core.standing_ranges(1, core.machine.next_seq - 1):
         if found and found[-1][0] + found[-1][1] == first:
             found[-1] = (found[-1][0], found[-1][1] + count)
         else:
@@ -71,7 +71,7 @@ async def stored_runs(
     """Those of these messages that are there, `bytes_max` of them and one at least."""
     left = bytes_max
     for wanted_first, wanted_count in runs:
-        for first, count in core.live_ranges(wanted_first, wanted_count):
+        for first, count in core.standing_ranges(wanted_first, wanted_count):
             at = first
             while at < first + count:
                 found = await _run_at(reads, core, at, first + count, left)
@@ -92,7 +92,7 @@ async def _run_at(
     error: Exception | None = None
     for _ in range(TRIES):
         slot = core.store.find_live(at)
-        if slot is None or not core.live_ranges(at, 1):
+        if slot is None or not core.standing_ranges(at, 1):
             return None
         chunk, index = slot.chunk, int(slot.index + at - slot.first)
         stop = index + min(end, int(slot.first + slot.count)) - at

@@ -406,19 +406,32 @@ class QueueCore:
     # The log's questions (warren.storage.compaction.Owners)
 
     def live_ranges(self, first: i64, count: i64) -> list[tuple[int, int]]:
-        """Which of these messages are in the queue, as ascending (first, count)."""
-        runs = self.machine.alive_within(first, count)
+        """Of which of these messages the bodies are kept, as ascending (first, count). These are
+        also messages that are not applied yet, or are dead and not swept."""
+        runs = self._standing_within(first, count)
         if self.promises is not None:
             runs.extend(self.promises.within(first, count))
+        for sweep in self.sweeps:
+            runs.extend(sweep.within(first, count))
+        runs.sort()
+        return runs if self.promises is None else stored_runs(self.store, runs)
+
+    def standing_ranges(self, first: i64, count: i64) -> list[tuple[int, int]]:
+        """Which of these messages are in the queue, or leave it and are not published as dead
+        letters yet, as ascending (first, count)."""
+        runs = self._standing_within(first, count)
+        runs.sort()
+        return runs if self.promises is None else stored_runs(self.store, runs)
+
+    def _standing_within(self, first: i64, count: i64) -> list[tuple[int, int]]:
+        """In no order."""
+        runs = self.machine.alive_within(first, count)
         for pending_first, pending_count, _ in self._pending.runs:
             start = max(first, i64(pending_first))
             end = min(first + count, i64(pending_first) + pending_count)
             if start < end:
                 runs.append((start, end - start))
-        for sweep in self.sweeps:
-            runs.extend(sweep.within(first, count))
-        runs.sort()
-        return runs if self.promises is None else stored_runs(self.store, runs)
+        return runs
 
     def journaled_from(
         self, first: i64, slots_max: i64 = SPAN_SLOTS

@@ -16,12 +16,14 @@ import pytest
 
 from node.standby.primary_client import PrimaryClient
 from node.standby.replica import Replica
+from node.standby.stored_runs import live_runs
 from tests.sim.federation.cluster_primary import NAME, QUEUE, STEP_S, ClusterPrimary, Link, body_of
 from tests.sim.federation.standby_passes import Passes
 from tests.sim.federation.standby_world import CONFIG, Side, contents
 from tests.sim.federation.virtual_time import played
 
 STEPS = 2_000  # in which a question has its answer
+SWEEPS_SLOWLY = 1  # a seed: the leader sweeps few bodies in a turn
 FIRST, _, LAST = os.environ.get("WARREN_SIM_SEEDS", "0:8").partition(":")
 
 
@@ -228,3 +230,22 @@ def test_leader_that_was_halted_does_not_answer_after_another_one_was_elected() 
         assert (runs, fault) == ([], "the queue has no leader now")
 
     played(halted())
+
+
+def test_messages_that_reached_the_leader_twice_are_told_once() -> None:
+    """The second ones are no messages of the queue, and their bodies are swept in later turns."""
+    group = ClusterPrimary(SWEEPS_SLOWLY, Random(1)).group
+    group.drain()
+    leader, session = group.find_leader(), group.new_session()
+    assert leader is not None and leader.member is not None
+    session.connect(leader)
+    group.sessions = [session]
+    group.run(STEPS)
+    for _ in range(10):
+        session.publish(group.payloads())
+    assert session.face is not None
+    for kept in session.kept:
+        session.face.send(kept)
+    core = leader.hosts[QUEUE.uid]
+    group.run_until("bodies to be swept", lambda: bool(core.sweeps))
+    assert sum(count for _, count in live_runs(core)) == core.machine.length()
