@@ -69,6 +69,9 @@ class Log(Protocol):
 
     def release(self, file_id: int, byte_count: int) -> None: ...
 
+    def note_freeing(self, count: int) -> None:
+        """So many more queues are gone and have yet to release what they had; -1: one has."""
+
     def flush(self) -> None: ...
 
 
@@ -195,8 +198,12 @@ class Journal:
         else:
             chunk.unclaimed += byte_count
 
+    def freeing(self, count: int) -> None:
+        """See `Log.note_freeing`."""
+        self._log.note_freeing(count)
+
     def deleted(self, uid: int) -> None:
-        """The queue is gone; it has released everything before."""
+        """The queue is gone; it has released everything before, or does so in the next turns."""
         self._settled.pop(uid, None)
         self._marks.pop(uid, None)
         self._deleted.append(uid)

@@ -78,15 +78,20 @@ class Remains:
 
     def step(self, now_ms: i64) -> None:
         core = self._core
+        has_begun = self._at > 1
         spans, following = core.store.spans_from(self._at)
         for first, count in spans:
             for run_first, run_count in core.live_ranges(first, count):
                 core.release_found(run_first, run_count)
         self._at = following
         if following > 0:
+            if not has_begun:
+                core.journal.freeing(1)
             self._turn.mark_host_later(self)
         else:
             core.store.clear()
+            if has_begun:
+                core.journal.freeing(-1)
 
 
 def stored_runs(store: Store, runs: Runs) -> Runs:

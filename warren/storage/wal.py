@@ -118,6 +118,7 @@ class Wal:
         self.ledger = Ledger()  # what is alive in which file
         self._log: Log | None = None
         self.upkeep: Upkeep | None = None  # from the opening on
+        self.freeing = 0  # queues that are gone and have yet to release what they had
         self._last_file_id = 0
         self._last_index = 0  # of a PUBLISH
         self._last_state = 0  # number of a HARD_STATE
@@ -408,6 +409,12 @@ class Wal:
     def release(self, file_id: int, byte_count: int) -> None:
         """So many data bytes of a target of this file died."""
         if self.ledger.release(file_id, byte_count) and self.upkeep is not None:
+            self.upkeep.wake()
+
+    def note_freeing(self, count: int) -> None:
+        """See `queues.hosts.journal.Log`."""
+        self.freeing += count
+        if self.freeing == 0 and self.upkeep is not None:
             self.upkeep.wake()
 
     def release_log(self, owner: int, index: int) -> None:

@@ -29,6 +29,7 @@ class FakeLog:
         self.live: dict[int, int] = {}
         self.active = 1
         self.flushes = 0
+        self.freeing = 0  # queues that are gone and have yet to release what they had
         self.released_entries: dict[int, int] = {}  # the last one, by owner
         self._lsn = 0
         self.durable_lsn = 0  # at its start, for a test that says so
@@ -89,6 +90,9 @@ class FakeLog:
     def release(self, file_id: int, byte_count: int) -> None:
         self.live[file_id] -= byte_count
         assert self.live[file_id] >= 0
+
+    def note_freeing(self, count: int) -> None:
+        self.freeing += count
 
     def flush(self) -> None:
         self.flushes += 1

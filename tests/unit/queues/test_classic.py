@@ -4,6 +4,7 @@ memory, recovery, deletion.
 
 import pytest
 
+from queues.bodies.store import SPAN_SLOTS
 from queues.hosts.body_reads import CROWDED_BYTES, READ_AHEAD_BYTES, UNSEEN_SLACK
 from queues.hosts.classic import MARK_STRIDE, ClassicHost
 from queues.machine.commands import (
@@ -585,6 +586,18 @@ def test_a_deleted_queue_frees_everything_and_tells_its_sessions() -> None:
     assert harness.node.budget.used_bytes == 0
     assert not harness.sink.credit.is_blocked()
     assert harness.sink.credit.credit_towards(harness.host.core.credit) == 400
+
+
+def test_a_long_queue_that_is_deleted_says_so_while_it_frees_what_it_had() -> None:
+    harness = Harness()
+    for number in range(SPAN_SLOTS + 1):
+        harness.publish([b"%d" % number])
+        harness.turn()
+    harness.host.delete()
+    log = harness.node.log
+    assert (log.freeing, log.live[1] > 0) == (1, True)
+    harness.turn()
+    assert (log.freeing, log.live[1]) == (0, 0)
 
 
 def test_a_queue_deleted_in_the_turn_of_a_publish_leaves_the_others_their_copy() -> None:

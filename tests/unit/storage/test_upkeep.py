@@ -447,3 +447,33 @@ def test_a_file_stays_where_an_owner_has_not_told_all_its_places(
     assert node.wal.tally.finished > 0
     assert node.bodies(10) == [body(0), body(39), body(69)]
     assert node.restarted().live() == {10: [1, 40, 70]}
+
+
+def test_no_file_is_set_aside_while_an_owner_that_is_gone_frees_what_it_had(node: Small) -> None:
+    """It frees a long queue in slices, and nobody may think that its messages are missed."""
+    for number in range(90):
+        node.queues.publish_bodies([10, 11], [body(number)], 0)
+    node.rest()
+    node.queues.settle(11, [seq for seq in range(1, 91) if seq % 30])
+    node.queues.settle(10, [seq for seq in range(1, 91) if seq % 10])
+    node.wal.roll()
+    node.wal.flush()
+    while node.upkeep.compaction is None:
+        assert node.runner.step(node_random)
+    gone = node.queues.live.pop(10)
+    node.wal.note_freeing(1)
+    node.wal.append_deleted(10)
+    node.rest()
+    assert node.alarms == []
+    finished = node.wal.tally.finished
+    node.wal.roll()
+    node.rest()
+    assert node.wal.tally.finished == finished  # Nothing to gain before that is freed.
+    for message in gone.values():
+        node.wal.release(message.file_id, message.length)
+    node.wal.note_freeing(-1)
+    node.wal.roll()
+    node.rest()
+    assert node.alarms == []
+    assert node.excess_files() <= SLACK_FILES
+    assert node.bodies(11) == [body(seq - 1) for seq in (30, 60, 90)]
