@@ -62,7 +62,7 @@ class Host(Protocol):
 
     @property
     def freeing(self) -> int:
-        """Owners that are gone, so that nothing of theirs is alive, but still count as if it was."""
+        """Owners that are gone: nothing of theirs is alive, but it still counts as if it was."""
 
     def append(self, kind: int, owner: int, index: int, parts: Sequence[bytes]) -> Location: ...
 
