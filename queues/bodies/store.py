@@ -38,7 +38,9 @@ EXTENT_SLOTS: Final = 512  # slots in one extent, at most
 EXTENT_MESSAGES: Final = 16_384  # its messages, at most; a single slot may have more
 EXTENT_LEAST: Final = 16  # a stretch that has ended is folded if it has 1/16 of the slots,
 RICH_MESSAGES: Final = 1024  # or so many messages
-WALK_EXTENTS: Final = 8  # a walk looks at so many times EXTENT_SLOTS slots
+WALK_EXTENTS: Final = 8  # a walk looks at so many times EXTENT_SLOTS slots at most,
+FOLD_STEPS: Final = 7  # and at so many fewer for each that it folds,
+FOLD_PART: Final = 4  # and at one fewer for so many messages in them: that costs most
 LOOSE_EXTENTS: Final = 4  # so many times EXTENT_SLOTS slots are worth a walk of `tidy`
 TIDY_PART: Final = 8  # of EXTENT_SLOTS runs are moved before `tidy` looks for what may be folded
 LOOKED_AT: Final = 1024  # slots, to tell how much of a queue is in memory
@@ -691,7 +693,10 @@ class Store:
                 messages += slot.count
                 place += 1
                 continue
-            place = self._fold(begin, place, messages)
+            after = self._fold(begin, place, messages)
+            if after < place:
+                steps -= FOLD_STEPS * (place - begin) + messages // FOLD_PART
+            place = after
             messages = 0
             begin = place
             if not folds:
@@ -702,7 +707,7 @@ class Store:
                     self._passed = slot.first
                 place += 1
                 begin = place
-        self._cut = self._cut or steps == 0
+        self._cut = self._cut or steps <= 0
         return slots[begin].first if begin < len(slots) else self._end_seq()
 
     def _end_seq(self) -> i64:

@@ -12,6 +12,7 @@ from queues.bodies.extents import Columns, decode_table, encode_table
 from queues.bodies.store import (
     EXTENT_MESSAGES,
     EXTENT_SLOTS,
+    LOOSE_EXTENTS,
     RICH_MESSAGES,
     BodyBudget,
     Slot,
@@ -342,6 +343,23 @@ def test_what_was_unfolded_and_is_left_alone_is_folded_again() -> None:
     backlog.store.tidy()
     assert backlog.spans() == after
     assert backlog.store.find(1).chunk is read
+
+
+def test_a_long_queue_is_folded_again_one_extent_after_the_other() -> None:
+    """Of two hundred thousand messages that were read by a copy, a turn took half a second."""
+    slots = 64
+    backlog = Backlog(slots)
+    backlog.add(20 * slots)
+    folded = len(backlog.spans())
+    for seq in range(1, 20 * slots + 1):
+        backlog.store.find(seq)
+    left = len(backlog.spans())
+    assert left > 15 * slots
+    while left > folded + LOOSE_EXTENTS * slots:
+        before = left
+        backlog.store.tidy()
+        left = len(backlog.spans())
+        assert 0 < before - left <= slots
 
 
 def test_what_was_being_read_when_it_was_looked_at_is_folded_later() -> None:
