@@ -57,6 +57,7 @@ class Ledger:
         self.entries: dict[int, GroupLog] = {}  # of groups that have any
         self.hard_states: dict[int, StoredState] = {}
         self.frozen: set[int] = set()  # owners that are damaged: what is in files stays there
+        self.freeing: i64 = 0  # owners that are gone and have yet to release what they had
 
     def adopt(self, file: LogFile) -> None:
         """A file with records in it is part of the log now."""
@@ -210,6 +211,20 @@ class Ledger:
         was_thin = is_thin(file)
         file.live -= byte_count
         return file.live <= 0 or (not was_thin and is_thin(file))
+
+    def note_freeing(self, count: i64) -> bool:
+        """So many more owners are gone, of which nothing is alive, and have yet to release what
+        they had; -1: one has. True if there are none any more."""
+        self.freeing += count
+        return self.freeing == 0
+
+    def live_bytes(self) -> int:
+        """Data bytes that are alive, once for each target."""
+        return sum([file.live for file in self.files.values()])
+
+    def disk_bytes(self) -> int:
+        """Bytes of all files of the log, the reserve not counted."""
+        return sum([file.size for file in self.files.values()])
 
     def sealed(self, durable_lsn: int) -> list[LogFile]:
         """Files that get no more records and have them all on disk: sound ones, and those whose

@@ -60,10 +60,6 @@ class Host(Protocol):
     @property
     def active_bytes(self) -> int: ...
 
-    @property
-    def freeing(self) -> int:
-        """Owners that are gone: nothing of theirs is alive, but it still counts as if it was."""
-
     def append(self, kind: int, owner: int, index: int, parts: Sequence[bytes]) -> Location: ...
 
     def append_hard_state(self, owner: int, incarnation: int, term: int, vote: int) -> Location: ...
@@ -221,7 +217,7 @@ class Upkeep:
         if self._closed or (self._busy and self._copying):
             return
         self._host.begin_upkeep()
-        if self.compaction is None and not self._resting and self._host.freeing == 0:
+        if self.compaction is None and not self._resting and self._ledger.freeing == 0:
             self._choose_sources()
         elif self.compaction is not None and not self._copying:
             self._begin_reading(self.compaction)
@@ -454,7 +450,7 @@ class Upkeep:
         for file in compaction.sources:
             if file.live <= 0:
                 self._drops.append(file)
-            elif self._host.freeing == 0:
+            elif self._ledger.freeing == 0:
                 # An owner needs a record that the scan did not find: keep the file.
                 file.corrupt = True
                 error = NotAllFound(f"{file.path} is set aside: not all in it was found")

@@ -118,7 +118,6 @@ class Wal:
         self.ledger = Ledger()  # what is alive in which file
         self._log: Log | None = None
         self.upkeep: Upkeep | None = None  # from the opening on
-        self.freeing = 0  # queues that are gone and have yet to release what they had
         self._last_file_id = 0
         self._last_index = 0  # of a PUBLISH
         self._last_state = 0  # number of a HARD_STATE
@@ -413,8 +412,7 @@ class Wal:
 
     def note_freeing(self, count: int) -> None:
         """See `queues.hosts.journal.Log`."""
-        self.freeing += count
-        if self.freeing == 0 and self.upkeep is not None:
+        if self.ledger.note_freeing(count) and self.upkeep is not None:
             self.upkeep.wake()
 
     def release_log(self, owner: int, index: int) -> None:
@@ -445,14 +443,6 @@ class Wal:
         """Of the owner's messages so far exactly these are alive."""
         last_seq = self.ledger.last_seqs.get(owner, 0)
         return self.append(CHECKPOINT, owner, 0, (encode_checkpoint(last_seq, live),))
-
-    def live_bytes(self) -> int:
-        """Data bytes that are alive, once for each target."""
-        return sum(file.live for file in self.ledger.files.values())
-
-    def disk_bytes(self) -> int:
-        """Bytes of all files of the log, the reserve not counted."""
-        return sum(file.size for file in self.ledger.files.values())
 
     @property
     def files(self) -> Mapping[int, LogFile]:

@@ -324,10 +324,10 @@ class World:
         self.fetch_all()
         for host in self.hosts():
             self.check_delivered(client, host)
-        assert self.node.wal.live_bytes() == self.entry_bytes() + self.journaled_bytes()
+        assert self.node.wal.ledger.live_bytes() == self.entry_bytes() + self.journaled_bytes()
         client.settle(list(client.held), ACCEPT)
         self.settle_down()
-        assert self.node.wal.live_bytes() == self.entry_bytes()
+        assert self.node.wal.ledger.live_bytes() == self.entry_bytes()
         assert self.node.budget.used_bytes == 0
         self.check_entries()
 

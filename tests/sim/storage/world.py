@@ -232,7 +232,7 @@ class World:
             if index > self.released
         )
         live += self.members.live_bytes()
-        assert self.wal.live_bytes() == live, "the books are wrong"
+        assert self.wal.ledger.live_bytes() == live, "the books are wrong"
         assert self.wal.pending_bytes == 0
 
     def crash(self) -> None:

@@ -100,10 +100,10 @@ def test_entries_that_are_appended_at_once_are_those_that_come_one_by_one(
     assert together.byte_count() == apart.byte_count()
     expected = [(index, 3, 4, COMMAND, b"".join(parts)) for index, parts in enumerate(contents, 1)]
     assert read(node, 1, 24) == expected
-    live = node.wal.live_bytes()
+    live = node.wal.ledger.live_bytes()
     after = node.restarted()
     assert read(after, 1, 24) == expected
-    assert after.wal.live_bytes() == live
+    assert after.wal.ledger.live_bytes() == live
 
 
 def test_what_is_not_in_the_log_ends_the_answer(node: Node) -> None:
@@ -191,7 +191,7 @@ def test_of_two_records_at_an_index_the_one_with_the_highest_appended_term_count
     terms = dict.fromkeys((1, 2, 3, 6, 7, 8), 2) | {4: 3, 5: 3}
     assert found(after) == {index: (1, term) for index, term in terms.items()}
     after.wal.truncate_log(GROUP, 6)
-    assert after.wal.live_bytes() == node.wal.live_bytes()
+    assert after.wal.ledger.live_bytes() == node.wal.ledger.live_bytes()
 
 
 def test_appending_at_an_index_ends_what_there_was_from_there_on(node: Node) -> None:
@@ -292,7 +292,7 @@ def test_released_and_truncated_entries_let_their_files_go(node: Node) -> None:
     node.wal.truncate_log(GROUP, 101)
     node.rest()
     assert len(node.wal.files) <= 2
-    assert node.wal.live_bytes() == 0
+    assert node.wal.ledger.live_bytes() == 0
     assert GROUP not in node.ledger.entries
 
 
@@ -312,7 +312,7 @@ def test_entries_in_thin_files_move_and_are_the_same_afterwards(node: Node) -> N
     assert found(after) == dict.fromkeys(range(1, 41), (7, 2))
     assert read_indexes(after, 1, 40) == list(range(1, 41))
     after.rest()
-    assert after.wal.live_bytes() == node.wal.live_bytes()
+    assert after.wal.ledger.live_bytes() == node.wal.ledger.live_bytes()
 
 
 def has_named_copy(node: Node) -> bool:

@@ -51,7 +51,7 @@ async def load(directory: Path) -> dict[int, list[bytes]]:
         wal.flush()
         if number % 20 == 0:
             await until(lambda: wal.pending_bytes == 0)
-    await until(lambda: wal.pending_bytes == 0 and wal.disk_bytes() < 4 * FILE_BYTES)
+    await until(lambda: wal.pending_bytes == 0 and wal.ledger.disk_bytes() < 4 * FILE_BYTES)
     assert failures == []
     wal.close(clean=True)
     return left

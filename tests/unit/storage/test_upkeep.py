@@ -450,7 +450,7 @@ def test_a_file_stays_where_an_owner_has_not_told_all_its_places(
 
 
 def test_no_file_is_set_aside_while_an_owner_that_is_gone_frees_what_it_had(node: Small) -> None:
-    """It frees a long queue in slices, and nobody may think that its messages are missed."""
+    """It frees a long queue in slices: its messages are not missed."""
     for number in range(90):
         node.queues.publish_bodies([10, 11], [body(number)], 0)
     node.rest()

@@ -231,7 +231,7 @@ def test_a_queue_that_is_emptied_leaves_no_files_behind(node: Node) -> None:
             node.queues.publish_bodies([10], [body(number)], 0)
         node.queues.settle(10, list(node.queues.live[10]))
         node.rest()
-        assert node.wal.disk_bytes() <= 2 * FILE_BYTES, round_number
+        assert node.wal.ledger.disk_bytes() <= 2 * FILE_BYTES, round_number
     assert len(node.disk.names) <= 4
 
 
@@ -245,7 +245,7 @@ def test_compaction_keeps_exactly_the_live_messages(node: Node) -> None:
     assert live == {10: list(range(10, 151, 10)), 11: list(range(15, 76, 15))}
     expected = node.bodies(10)
     assert expected == [body(seq - 1) for seq in live[10]]
-    assert node.wal.disk_bytes() < 3 * FILE_BYTES
+    assert node.wal.ledger.disk_bytes() < 3 * FILE_BYTES
     segments = [file for file in node.wal.files.values() if "seg-" in file.path]
     assert segments
     assert all(file.live == file.claimed for file in segments)
@@ -300,7 +300,7 @@ def test_an_owner_that_nobody_knows_is_dropped(node: Node) -> None:
     after = node.restarted(known={11})
     after.rest()
     assert after.live() == {}
-    assert after.wal.live_bytes() == 0
+    assert after.wal.ledger.live_bytes() == 0
 
 
 def test_a_file_stays_while_somebody_reads_it(node: Node) -> None:
@@ -441,7 +441,7 @@ def test_restarts_do_not_eat_the_disk() -> None:
     for _ in range(30):
         node = node.restarted()
         node.rest()
-    assert node.wal.disk_bytes() < 3 * FILE_BYTES
+    assert node.wal.ledger.disk_bytes() < 3 * FILE_BYTES
     assert node.bodies(10) == [b"kept"]
 
 
