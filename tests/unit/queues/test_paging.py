@@ -168,7 +168,7 @@ def test_what_is_paged_for_want_of_memory_is_folded_afterwards() -> None:
     for _ in range(100):
         queues.apply(("add", 10, 1))  # Not offered yet.
     assert store.entry_count() == 100
-    for _ in range(3):
+    for _ in range(6):  # Some in each call.
         queues.shed(0, 20)
         queues.pager.end_turn()
         queues.pages.complete()
