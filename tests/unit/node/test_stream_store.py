@@ -114,7 +114,10 @@ class Definitions:
 
 
 def objects(folder: Path) -> set[str]:
-    return {each.parent.name for each in folder.rglob("*.segment")}
+    try:
+        return {each.parent.name for each in folder.rglob("*.segment")}
+    except FileNotFoundError:  # A folder has gone meanwhile.
+        return objects(folder)
 
 
 def make(folder: Path, *uids: int) -> None:
