@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import subprocess
 from pathlib import Path
 from typing import NoReturn
 
@@ -21,6 +22,13 @@ def missing(what: str) -> NoReturn:
     if os.environ.get("WARREN_CI") == "1":
         pytest.fail(what)
     pytest.skip(what)
+
+
+def output(command: list[str], seconds: float = 60) -> str:
+    """What the program prints; it must end well, within that time."""
+    done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
 def tools_folder() -> Path:

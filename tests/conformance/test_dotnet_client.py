@@ -3,14 +3,13 @@
 It is older than confirms and than AMQP 0-9-1. RabbitMQ 3 and 4 answer this session in the same way.
 """
 
-import subprocess
 from pathlib import Path
 from typing import Final
 
 import pytest
 
 from tests.conformance.broker import Broker
-from tests.conformance.programs import missing, program
+from tests.conformance.programs import missing, output, program
 
 CLIENT: Final = Path("/usr/lib/mono/4.5/RabbitMQ.Client.dll")
 SOURCE: Final = Path(__file__).resolve().parent / "dotnet" / "Session.cs"
@@ -24,12 +23,6 @@ def compiled(source: Path, folder: Path) -> list[str]:
     built = folder / f"{source.stem}.exe"
     output([mcs, f"-r:{CLIENT}", f"-out:{built}", str(source)])
     return [mono, str(built)]
-
-
-def output(command: list[str]) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
 
 
 @pytest.fixture(scope="module")

@@ -1,13 +1,12 @@
 """RabbitMQ's Java client: one session does the usual things and reports them."""
 
-import subprocess
 from pathlib import Path
 from typing import Final
 
 import pytest
 
 from tests.conformance.broker import Broker
-from tests.conformance.programs import missing, program, tools_folder
+from tests.conformance.programs import missing, output, program, tools_folder
 
 SOURCE: Final = Path(__file__).resolve().parent / "java" / "Session.java"
 QUEUE: Final = "java-session"
@@ -21,21 +20,15 @@ def classpath() -> str:
     return ":".join(str(jar) for jar in jars)
 
 
-def run(command: list[str], seconds: float) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
 @pytest.fixture(scope="module")
 def report(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     java = program("java", "default-jre-headless")
     javac = program("javac", "default-jdk-headless")
     jars = classpath()
     classes = tmp_path_factory.mktemp("java")
-    run([javac, "-cp", jars, "-d", str(classes), str(SOURCE)], 60)
+    output([javac, "-cp", jars, "-d", str(classes), str(SOURCE)])
     light = ["-Xshare:auto", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
-    shown = run([java, *light, "-cp", f"{jars}:{classes}", "Session", broker.url(), QUEUE], 60)
+    shown = output([java, *light, "-cp", f"{jars}:{classes}", "Session", broker.url(), QUEUE])
     lines = [line.split(" ", 1) for line in shown.splitlines()]
     return {line[0]: line[1] for line in lines if len(line) == 2}
 

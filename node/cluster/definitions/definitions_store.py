@@ -137,9 +137,8 @@ class DefinitionsStore:
         self._stream: StateStream | None = None
         self._idle_ticks = 0  # since a member asked for a slice
         self._lost: list[Callable[[Sequence[bytes] | None, bool], None]] = []
-        self._awaited: deque[tuple[int, Callable[[], None]]] = (
-            deque()
-        )  # of `when_saved`: behind which index
+        # Of `when_saved`, with the index that is to be saved.
+        self._awaited: deque[tuple[int, Callable[[], None]]] = deque()
         self.machine: Metadata
         self.group: Group
 
