@@ -46,7 +46,8 @@ def without_node(
     cluster: ClusterOfNodes, number: int, end: Callable[[Node], None] = Node.kill9
 ) -> Iterator[None]:
     """Run the block while that node is killed (or ended by `end`: stopped, paused); then the node
-    runs again, whatever the block has raised. The block may start it earlier itself."""
+    runs again and all others reach it, whatever the block has raised. The block may start it
+    earlier itself."""
     node = cluster.node(number)
     end(node)
     try:
@@ -56,6 +57,24 @@ def without_node(
             node.start()
         elif node.is_paused:
             node.resume()
+        reached_by_others(cluster, number)
+
+
+def reached_by_others(cluster: ClusterOfNodes, number: int) -> None:
+    """Wait until that node, which is ready, is reached by all others that run: until then they
+    refuse to use its classic queues."""
+    name = cluster.node(number).name
+    others = [each for each in cluster.others(number) if each.is_running() and not each.is_paused]
+
+    def without() -> list[str]:
+        rows = {each.name: each.api("GET", "/api/nodes") for each in others}
+        return [
+            other
+            for other, nodes in rows.items()
+            if not any(row["running"] for row in nodes if row["name"] == name)
+        ]
+
+    eventually(lambda: not without(), without)
 
 
 @contextmanager
