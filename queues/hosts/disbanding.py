@@ -6,7 +6,7 @@
 The log has the bodies of a mirrored queue under the numbers that a classic queue gives them, but
 what is dead of them may be known to the machine alone: a mirror that joined again does not settle
 what an earlier one had. So, once the member has applied everything (`QuorumMember.retire`), all
-numbers below `first_seq` are settled in the log that the queue does not have; they are not used
+numbers below the next one are settled in the log that the queue does not have; they are not used
 again. The delivered mark follows. When that is durable the snapshots of the group go (`forget`),
 and with that the queue is a classic one: a start finds either a member of the ring, which has
 taken nothing since, or a queue without one.
@@ -24,8 +24,8 @@ LOOK_MS: Final = 5  # between two looks at a member that has something to apply
 
 
 class Disbanding:
-    """See the module. `first_seq`: the number of the first message that the classic queue gets,
-    above all that the ring has given."""
+    """See the module. `first_seq`: of the first message that the classic queue gets, unless the
+    member has given that number itself, leading alone since it has restarted."""
 
     def __init__(
         self,
@@ -72,16 +72,17 @@ class Disbanding:
         core = self._core
         promises = core.promises
         assert promises is not None
-        for first, count in promises.split_below(self._first_seq).runs():
+        next_seq = max(self._first_seq, int(core.machine.next_seq))
+        for first, count in promises.split_below(next_seq).runs():
             core.release_found(first, count)
-        core.machine.next_seq = self._first_seq
+        core.machine.next_seq = next_seq
         at = 1
-        for first, count in core.live_ranges(1, self._first_seq - 1):
+        for first, count in core.live_ranges(1, next_seq - 1):
             if first > at:
                 self._dead.append((at, first - at))
             at = first + count
-        if self._first_seq > at:
-            self._dead.append((at, self._first_seq - at))
+        if next_seq > at:
+            self._dead.append((at, next_seq - at))
         self._dead.reverse()
 
     def _written(self) -> None:

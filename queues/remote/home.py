@@ -142,6 +142,11 @@ class SessionStub:
     def credit(self) -> CreditActor:
         return self._credit
 
+    @property
+    def has_numbers(self) -> bool:
+        """Whether the session numbers its commands."""
+        return self._host is None
+
     def use(self, host: QueueHost) -> None:
         """The queue gets mirrors: its leader may come to be another node."""
         if self._end is None:
@@ -492,7 +497,7 @@ class SessionStubs:
     def _hand_to_leader(self, item: Item, address: Item | None) -> None:
         """A question about a session, or a command of its stream, whose address came before."""
         key = (int(item.uid), item.session)
-        stub = self._stubs.get(key)
+        stub = self._known(key, True)
         if stub is None:
             stub = SessionStub(item.session, item.uid, None, self._find_end(item.uid), self)
             self._stubs[key] = stub
@@ -511,10 +516,20 @@ class SessionStubs:
             self.put([put_numbers(NOT_LEADER, item.uid, item.session, term)])
             self.leave(stub)
 
+    def _known(self, key: tuple[int, SessionId], has_numbers: bool) -> SessionStub | None:
+        """The session's, if there is one. The queue has got mirrors or lost them if the session
+        used it in the other way until now: it has ended that use, and begins another one."""
+        stub = self._stubs.get(key)
+        if stub is not None and stub.has_numbers != has_numbers:
+            stub.end()
+            self.leave(stub)
+            return None
+        return stub
+
     def _stub(self, item: Item) -> SessionStub | None:
         """Of that session at that queue; None if there is no such queue."""
         key = (int(item.uid), item.session)
-        stub = self._stubs.get(key)
+        stub = self._stubs.get(key) if item.kind == TAKEN else self._known(key, False)
         if stub is None:
             host = None if item.kind == TAKEN else self._find(item.uid)
             if host is None:

@@ -362,7 +362,7 @@ class Proxy:
     def _lose(self, tie: Tie) -> None:
         """To this session the queue is gone: deleted, or its home is lost."""
         sink = tie.sink
-        relay = self._relay
+        relay = self._moved_to
         if tie.is_moving:
             self._refuse_open(tie)
         self._end(sink)

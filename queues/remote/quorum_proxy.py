@@ -210,8 +210,9 @@ class QuorumProxy:
             self._remote_session(sink).adopt(published, consumers, machine.roster.active_key)
 
     def _successor_for(self, sink: SessionSink) -> QueueHost | None:
-        """Who serves the session in place of this proxy."""
-        if self._successor is None or sink.session in self._remote_sessions:
+        """Who serves the session in place of this proxy, once an earlier use has ended."""
+        session = sink.session
+        if self._successor is None or session in self._remote_sessions or session in self._ending:
             return None
         return self._successor
 

@@ -41,6 +41,7 @@ from queues.remote.items import (
 from queues.remote.remote_interfaces import Ending, HomeEnd
 from queues.sessions.credit import CreditActor, CreditSpec
 from tests.sim.queues.roaming_end import End
+from tests.unit.queues.fake_queue import FakeQueue
 from tests.unit.queues.messages import chunk_of
 
 UID = 5
@@ -63,7 +64,8 @@ class Leader:
         self.end = End(UID, Options(), Never())
         self._marked: list[Ending] = []
         self._sent: list[bytes] = []
-        self.stubs = SessionStubs(lambda uid: None, self._send, self, self._find_end)
+        self.plain: FakeQueue | None = None  # the queue for sessions that do not number
+        self.stubs = SessionStubs(lambda uid: self.plain, self._send, self, self._find_end)
         self.end.begin(TERM)
         self.commit()
 
@@ -251,3 +253,19 @@ def test_a_session_that_the_queue_holds_has_its_confirms_and_gets_credit_later()
     assert leader.kinds() == [RELEASED]
     leader.publish(3, b"c", 3)
     assert leader.kinds() == [CONFIRMS, APPLIED]
+
+
+def test_a_session_that_begins_again_without_numbers_is_served() -> None:
+    """Its queue has no mirrors any more, and its use of it by numbers is over; and the other way
+    round."""
+    leader = Leader()
+    leader.publish(1, b"a", 1)
+    leader.commit()
+    leader.plain = FakeQueue(UID)
+    leader.hear(*put_run(PUBLISH, UID, SESSION, 1, chunk_of([b"b"]), 0, 1))
+    assert leader.plain.bodies == [b"b"]
+    assert SESSION not in leader.end.sinks
+    leader.publish(2, b"c", 2)
+    (ended,) = leader.plain.commands
+    assert isinstance(ended, EndSession)
+    assert leader.kinds() == 2 * [CONFIRMS, APPLIED]

@@ -21,6 +21,7 @@ from queues.remote.items import (
 )
 from queues.remote.moving import Mirrored, Moved, Taker
 from queues.remote.remote_interfaces import HomeEnd
+from tests.unit.queues.fake_queue import FakeQueue
 from tests.unit.queues.fake_sink import Told
 from tests.unit.queues.messages import body_of, chunk_of
 from tests.unit.queues.remote.test_quorum_proxy import THERE, UID, FakeRoad, numbers_of
@@ -286,6 +287,36 @@ def test_a_session_restarts_if_its_queue_is_a_plain_one_again() -> None:
     relayed.plain_since = EPOCH + 1
     assert relayed.turn()[-1] == ("gone", UID)
     assert relayed.is_moved
+
+
+def test_a_session_that_moves_restarts_if_its_node_knows_first_that_the_queue_is_plain() -> None:
+    relayed = in_use()
+    relayed.away.proxy.publish(relayed.sink, chunk_of([b"d"]), 4)
+    relayed.nodes.proxies.hosts[UID].succeed()
+    relayed.plain_since = EPOCH + 1
+    told = relayed.turn()
+    assert [each for each in told if each[0] in ("refused", "gone")] == [
+        ("refused", UID, 4, 1),
+        ("gone", UID),
+    ]
+    assert relayed.away.proxy.sessions == set()
+
+
+def test_a_session_begins_behind_the_end_of_its_earlier_use_of_a_queue_that_is_plain_again() -> (
+    None
+):
+    relayed = in_use()
+    away = relayed.away
+    relayed.nodes.proxies.home_lost()
+    relayed.sink.take()
+    route = relayed.go_elsewhere()
+    successor = FakeQueue(UID)
+    away.proxy.succeed_by(successor)
+    away.publish(b"again")
+    assert successor.bodies == []
+    away.answer_resume(7)
+    away.hear(put_numbers(APPLIED, UID, relayed.sink.session, 8))
+    assert numbers_of(route.take())[-1] == 1
 
 
 def test_what_a_session_takes_along_survives_its_bytes() -> None:
