@@ -52,6 +52,7 @@ from node.turn import Turn
 from queues.bodies.paging import Pager
 from queues.bodies.store import BodyBudget
 from queues.definitions.metadata.commands import Batch, Command, DeclareVhost
+from queues.definitions.metadata.rows import BATCH_BYTES
 from queues.definitions.metadata.snapshot import BadSnapshot
 from queues.hosts.journal import Journal
 from queues.sessions.credit import CreditActor, CreditSpec
@@ -455,6 +456,7 @@ class Node:
             self.wal,
             asyncio.get_running_loop().call_later,
             self._streams,
+            (self._config.testing.definitions_save_entries, BATCH_BYTES),
         )
         broker = self.broker = self._make_broker()
         broker.steps.hold()

@@ -1,6 +1,7 @@
 """Faults on a real cluster under load, and the verdict of what the clients saw."""
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -10,9 +11,11 @@ from warren.testing.chaos.clients import Habits
 from warren.testing.chaos.local import LocalTarget
 from warren.testing.chaos.scenarios import Scenario
 from warren.testing.chaos.timeline import Timeline, timeline
-from warren.testing.chaos.workload import QUORUM, Plan, QueuePlan
+from warren.testing.chaos.workload import QUORUM, Plan, QueuePlan, Workload
 from warren.testing.history import Recorder, Verdict, judge, read
 
+CONFIRMED: Final = 30
+WAIT_S: Final = 60.0
 HABITS: Final = Habits(rate=80, patience_s=6, timeout_s=4)
 
 
@@ -45,7 +48,29 @@ def suffer(
     return judge(read(history)), timeline(read(history))
 
 
-def check(verdict: Verdict, confirmed_min: int = 30) -> None:
+def used_while(
+    cluster: ClusterOfNodes, clients: Plan, folder: Path, happens: Callable[[Recorder], None]
+) -> Verdict:
+    """What the judge says of clients that use queues while that happens, and until CONFIRMED
+    messages more are confirmed."""
+    history = folder / "history.jsonl"
+    target = LocalTarget(cluster)
+
+    async def run(recorder: Recorder) -> None:
+        async with Workload(cluster.urls, clients, recorder) as workload:
+            await asyncio.to_thread(happens, recorder)
+            wanted = workload.counts.confirmed + CONFIRMED
+            async with asyncio.timeout(WAIT_S):
+                while workload.counts.confirmed < wanted:
+                    await asyncio.sleep(0.05)
+            await workload.finish(target.depth)
+
+    with Recorder(history) as recorder:
+        asyncio.run(run(recorder))
+    return judge(read(history))
+
+
+def check(verdict: Verdict, confirmed_min: int = CONFIRMED) -> None:
     """Nothing is wrong, everything was drained, and it was no idle run."""
     assert verdict.is_clean, verdict.format()
     assert verdict.undrained == []

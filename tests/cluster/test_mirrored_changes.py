@@ -5,7 +5,7 @@ What takes long runs with WARREN_LONG=1 (`make chaos`).
 
 import asyncio
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,17 +13,15 @@ import pika
 import pytest
 
 from node.cli.warrenctl import main as warrenctl
-from tests.cluster.suffering import check, plan
+from tests.cluster.suffering import check, plan, used_while
 from tests.conformance.broker import drain, numbered, publish_all
 from tests.waiting import eventually
 from warren.testing import ClusterOfNodes
-from warren.testing.chaos.local import LocalTarget
-from warren.testing.chaos.workload import CLASSIC, Workload
-from warren.testing.history import Recorder, Verdict, judge, read
+from warren.testing.chaos.workload import CLASSIC
+from warren.testing.history import Recorder
 
 LONG: Final = os.environ.get("WARREN_LONG") == "1"
 WAIT_S: Final = 60.0
-CONFIRMED: Final = 30
 POLICY: Final = {
     "pattern": "^mirrored-",
     "apply-to": "queues",
@@ -78,28 +76,6 @@ def home_of(cluster: ClusterOfNodes, queue: str, seen_by: int) -> int:
     return next(number for number in (1, 2, 3) if cluster.node(number).name == name)
 
 
-def used_while(
-    cluster: ClusterOfNodes, queue: str, folder: Path, happens: Callable[[Recorder], None]
-) -> Verdict:
-    """What the judge says of clients on all nodes that use the queue while that happens, and until
-    it has confirmed CONFIRMED messages more."""
-    history = folder / "history.jsonl"
-    target = LocalTarget(cluster)
-
-    async def run(recorder: Recorder) -> None:
-        async with Workload(cluster.urls, plan(queue, CLASSIC), recorder) as workload:
-            await asyncio.to_thread(happens, recorder)
-            wanted = workload.counts.confirmed + CONFIRMED
-            async with asyncio.timeout(WAIT_S):
-                while workload.counts.confirmed < wanted:
-                    await asyncio.sleep(0.05)
-            await workload.finish(target.depth)
-
-    with Recorder(history) as recorder:
-        asyncio.run(run(recorder))
-    return judge(read(history))
-
-
 def test_a_queue_in_use_becomes_a_plain_one_and_a_mirrored_one_again(
     cluster: ClusterOfNodes, tmp_path: Path
 ) -> None:
@@ -119,7 +95,7 @@ def test_a_queue_in_use_becomes_a_plain_one_and_a_mirrored_one_again(
         set_policy(cluster, 2)
         await_mirrors(cluster, queue, 2, 2)
 
-    check(used_while(cluster, queue, tmp_path, happens))
+    check(used_while(cluster, plan(queue, CLASSIC), tmp_path, happens))
 
 
 def test_a_queue_that_was_mirrored_survives_a_crash_by_older_saved_definitions(
@@ -191,7 +167,7 @@ def test_a_node_that_is_killed_while_its_queue_becomes_a_plain_one_loses_nothing
         # The log says that it is plain, unless the node was killed just before that line.
         eventually(lambda: "slave_nodes" not in row(cluster, queue, other), seconds=WAIT_S)
 
-    check(used_while(cluster, queue, tmp_path, happens))
+    check(used_while(cluster, plan(queue, CLASSIC), tmp_path, happens))
 
 
 def test_all_nodes_restart_one_after_the_other_and_nothing_is_lost(
@@ -210,7 +186,7 @@ def test_all_nodes_restart_one_after_the_other_and_nothing_is_lost(
             await_mirrors(cluster, queue, 2, number)
             recorder.healed("restart", name)
 
-    check(used_while(cluster, queue, tmp_path, happens))
+    check(used_while(cluster, plan(queue, CLASSIC), tmp_path, happens))
 
 
 def test_a_queue_goes_on_when_the_node_of_its_leader_is_forgotten(
@@ -237,4 +213,4 @@ def test_a_queue_goes_on_when_the_node_of_its_leader_is_forgotten(
         found = row(cluster, queue, other)
         assert name not in (found["node"], *found["slave_nodes"])
 
-    check(used_while(cluster, queue, tmp_path, happens))
+    check(used_while(cluster, plan(queue, CLASSIC), tmp_path, happens))
