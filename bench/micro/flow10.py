@@ -29,9 +29,9 @@ from warren.wire.amqp10.events import AttachRequested
 from warren.wire.amqp10.handshake import AMQP_HEADER, SASL_HEADER
 from warren.wire.amqp10.limits import Limits
 from warren.wire.amqp10.link import Link
+from warren.wire.amqp10.output import Output
 from warren.wire.amqp10.sender import Run
 from warren.wire.amqp10.transfers import Transfers, TransferScanner
-from warren.wire.buffer import BytesWriter
 
 MESSAGES = 17_000
 FRAME_MAX = 131_072
@@ -137,12 +137,12 @@ def measure_consuming(size: int, per_turn: int) -> None:
 
     def write() -> None:
         for _ in range(turns):
-            writer = BytesWriter()
+            output = Output()
             data, offsets = chunk.data, chunk.offsets
             write_transfers(
-                writer, 0, 0, 0, 1, False, None, 0, False, data, 0, offsets, 0, per_turn, FRAME_MAX
+                output, 0, 0, 0, 1, False, None, 0, False, data, 0, offsets, 0, per_turn, FRAME_MAX
             )
-            writer.getvalue()
+            output.take()
 
     def deliver() -> None:
         for _ in range(turns):

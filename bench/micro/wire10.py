@@ -18,6 +18,7 @@ from warren.wire.amqp10.codec.writer import encode_value
 from warren.wire.amqp10.deliver import Heads, write_transfers
 from warren.wire.amqp10.dispositions import DispositionScanner, write_disposition, write_flow
 from warren.wire.amqp10.gather import TransferGatherer
+from warren.wire.amqp10.output import Output
 from warren.wire.amqp10.transfers import TransferScanner
 from warren.wire.buffer import BytesWriter
 
@@ -100,9 +101,9 @@ def measure_deliveries(name: str, frames: list[bytes], heads: Heads | None) -> N
     def run() -> None:
         tag = 0
         for data, offsets, count in runs:
-            writer = BytesWriter()
+            output = Output()
             written = write_transfers(
-                writer,
+                output,
                 0,
                 1,
                 tag,
@@ -119,7 +120,7 @@ def measure_deliveries(name: str, frames: list[bytes], heads: Heads | None) -> N
                 FRAME_MAX,
             )
             assert written == count
-            writer.getvalue()
+            output.take()
             tag += count
 
     measure(name, len(frames), run)

@@ -483,12 +483,15 @@ class Endpoint10(AmqpEndpoint):
         sessions = list(self.sessions.values())
         first = self._first_to_write
         for place in range(len(sessions)):
-            if len(self.connection.output.writer) >= OUTPUT_BYTES_MAX:
+            if self.connection.output.pending_bytes() >= OUTPUT_BYTES_MAX:
                 self._first_to_write = (first + place) % len(sessions)
                 self.mark()
                 break
             if sessions[(first + place) % len(sessions)].write(WRITE_BYTES):
                 self.mark()
+        if self.connection.output.has_parts():
+            self.transport.writelines(self.connection.parts_to_send())
+            return
         data = self.connection.data_to_send()
         if data:
             self.transport.write(data)
@@ -514,7 +517,7 @@ class Endpoint10(AmqpEndpoint):
             return False
         if self._login.is_running or self._is_opening:
             return True
-        if self._writing_paused and len(self.connection.output.writer) >= ANSWER_BYTES_MAX:
+        if self._writing_paused and self.connection.output.pending_bytes() >= ANSWER_BYTES_MAX:
             return True  # A client that asks and never reads.
         if self.reading.has_backlog() or self.connection.has_more or self._waiting:
             return True

@@ -56,17 +56,16 @@ from warren.wire.amqp10.handshake import (
     Handshake,
 )
 from warren.wire.amqp10.limits import FRAME_SIZE_MIN, IDLE_MS_MIN, Limits
-from warren.wire.amqp10.output import Output, error_of
+from warren.wire.amqp10.output import Buffer, Output, error_of
 from warren.wire.amqp10.session import BEGINNING, ENDED, ENDING, MAPPED, Session
 from warren.wire.amqp10.transfers import STOP_SHORT, TransferScanner
-from warren.wire.buffer import BytesWriter, read_i16_be
+from warren.wire.buffer import read_i16_be
 
 EVENTS_MAX: Final = 512  # of one `receive`: many small frames are taken in slices
 CLOSING_MS_MAX: Final = 10_000  # for the peer's close
 SILENCE_MS: Final = 3_000  # before the socket of a garbled peer is closed
 RUN_HEAD: Final = 16  # no transfer frame is shorter
 TAIL_PARTS_MAX: Final = 1024  # reads kept apart while a frame is not whole
-WRITER_BYTES_KEPT: Final = 65_536  # a writer that grew larger is not used again
 HEARTBEAT_FRAME: Final = b"\x00\x00\x00\x08\x02\x00\x00\x00"
 
 STARTING: Final = 0  # headers and SASL
@@ -211,21 +210,22 @@ class Connection:
 
     def data_to_send(self) -> bytes:
         """Take the pending output, with all that this turn has gathered."""
+        self._gather()
+        return self.output.take()
+
+    def parts_to_send(self) -> list[Buffer]:
+        """The same; large payloads are parts of their own, as they lie in memory."""
+        self._gather()
+        return self.output.take_parts()
+
+    def _gather(self) -> None:
         if self.state == RUNNING:
             for session in self.sessions.values():
                 session.flush()
-        writer = self.output.writer
-        size: i64 = len(writer)
-        if size == 0:
-            return b""
-        taken = writer.getvalue()
-        self.bytes_sent += size
-        self.write_count += 1
-        if size > WRITER_BYTES_KEPT:
-            self.output.writer = BytesWriter()
-        else:
-            writer.truncate(0)
-        return taken
+        size = self.output.pending_bytes()
+        if size > 0:
+            self.bytes_sent += size
+            self.write_count += 1
 
     def pause_reading(self) -> None:
         """The host has stopped reading: silence is not the peer's fault."""
@@ -254,7 +254,7 @@ class Connection:
         return events
 
     def _beat(self, now_ms: i64, events: list[Event]) -> None:
-        written: i64 = self.bytes_sent + len(self.output.writer)
+        written: i64 = self.bytes_sent + self.output.pending_bytes()
         if written != self._written_bytes:
             self._written_bytes = written
             self._written_ms = now_ms

@@ -23,6 +23,7 @@ from warren.wire.amqp10.codec.writer import (
     write_symbol,
     write_value,
 )
+from warren.wire.amqp10.output import Output
 from warren.wire.amqp10.transfers import payload_at
 from warren.wire.buffer import (
     BytesWriter,
@@ -140,7 +141,7 @@ def _is_bare(data: bytes, at: i64, end: i64) -> bool:
 
 
 def write_transfers(
-    writer: BytesWriter,
+    output: Output,
     channel: i64,
     handle: i64,
     delivery_id: i64,
@@ -164,6 +165,7 @@ def write_transfers(
     """
     assert 0 <= handle <= HANDLE_MAX
     assert 0 <= tag <= TAG_MAX - (last - first)
+    writer = output.writer
     place = first
     lead: i64 = 0x005314C014055200 | handle
     channel_word: i64 = 0x02000000 | channel
@@ -188,7 +190,8 @@ def write_transfers(
         if end - at <= SMALL_BYTES:
             copy_words(writer, data, at, end)
         else:
-            writer.write(data[at:end])
+            output.put(data, at, end)
+            writer = output.writer
         delivery_id = (delivery_id + 1) & 0xFFFFFFFF
         tag += 1
         place += 1
@@ -197,7 +200,7 @@ def write_transfers(
 
 
 def write_piece(
-    writer: BytesWriter,
+    output: Output,
     channel: i64,
     handle: i64,
     delivery_id: i64,
@@ -218,6 +221,7 @@ def write_piece(
     assert 0 <= handle <= HANDLE_MAX
     assert 0 <= tag <= TAG_MAX
     assert 0 <= delivery_id <= 0xFFFFFFFF
+    writer = output.writer
     whole: i64 = len(head) + end - at
     is_first = sent == 0
     overhead: i64 = TRANSFER_BYTES if is_first else PIECE_BYTES
@@ -241,5 +245,5 @@ def write_piece(
     if sent < inside_head:
         writer.write(head[sent : min(stop, inside_head)])
     if stop > inside_head:
-        writer.write(data[at + max(sent - inside_head, 0) : at + stop - inside_head])
+        output.put(data, at + max(sent - inside_head, 0), at + stop - inside_head)
     return stop

@@ -150,7 +150,7 @@ class Departures:
         while end < last and _offset(run, end) - begin < budget:
             end += 1
         count = write_transfers(
-            self._output.writer,
+            self._output,
             self.channel,
             link.handle,
             self.next_id,
@@ -203,7 +203,7 @@ class Departures:
         while sender.sent_bytes < whole and self.window.left > floor and cost < budget:
             before = sender.sent_bytes
             sender.sent_bytes = write_piece(
-                self._output.writer,
+                self._output,
                 self.channel,
                 link.handle,
                 sender.torn_id,

@@ -16,14 +16,67 @@ from warren.wire.buffer import BytesWriter, write_i32_be
 
 AMQP_FRAME: Final = 0x02000000
 SASL_FRAME: Final = 0x02010000
+LARGE_BYTES: Final = 8192  # a payload of so many goes out as it lies in memory
+WRITER_BYTES_KEPT: Final = 65_536  # a writer that grew larger is not used again
 DESCRIPTION_BYTES_MAX: Final = 200  # with its condition an error fits into any frame
+
+
+Buffer = bytes | memoryview
 
 
 @final
 class Output:
+    """What is to go out: parts, then what is in the writer."""
+
     def __init__(self) -> None:
         self.writer = BytesWriter()
+        self._parts: list[Buffer] = []
+        self._parts_bytes: i64 = 0
         self.max_frame_size: i64 = 512  # of the peer; until its open has come, what all must take
+
+    def pending_bytes(self) -> i64:
+        return self._parts_bytes + len(self.writer)
+
+    def has_parts(self) -> bool:
+        """Whether some of it goes out as it lies in memory."""
+        return len(self._parts) > 0
+
+    def put(self, data: bytes, at: i64, end: i64) -> None:
+        """Append data[at:end]; much of it as a part, for which `data` is kept until it is sent."""
+        size = end - at
+        if size < LARGE_BYTES:
+            self.writer.write(data[at:end])
+            return
+        if len(self.writer) > 0:
+            self._end_part()
+        self._parts.append(memoryview(data)[at:end])
+        self._parts_bytes += size
+
+    def _end_part(self) -> None:
+        self._parts_bytes += len(self.writer)
+        self._parts.append(self._written())
+
+    def _written(self) -> bytes:
+        """Take what is in the writer, which may be another object afterwards."""
+        written = self.writer.getvalue()
+        if len(written) > WRITER_BYTES_KEPT:
+            self.writer = BytesWriter()
+        else:
+            self.writer.truncate(0)
+        return written
+
+    def take(self) -> bytes:
+        """Take all of it in one piece."""
+        return b"".join(self.take_parts()) if len(self._parts) > 0 else self._written()
+
+    def take_parts(self) -> list[Buffer]:
+        """Take all of it as it lies in memory."""
+        if len(self.writer) > 0:
+            self._end_part()
+        parts = self._parts
+        self._parts = []
+        self._parts_bytes = 0
+        return parts
 
     def frame(self, channel: i64, performative: Composite) -> None:
         write_frame(self.writer, AMQP_FRAME | channel, performative.encoded())

@@ -23,8 +23,8 @@ from warren.wire.amqp10.codec.values import Described, Symbol, ULong
 from warren.wire.amqp10.codec.writer import encode_value
 from warren.wire.amqp10.deliver import TAG_MAX, Heads, write_piece, write_transfers
 from warren.wire.amqp10.errors import ProtocolError
+from warren.wire.amqp10.output import Output
 from warren.wire.amqp10.transfers import store
-from warren.wire.buffer import BytesWriter
 
 ROUTE: dict[str, object] = {"x-exchange": "amq.topic", "x-routing-key": "a.b"}
 
@@ -52,9 +52,9 @@ def written(
     handle: int = 7,
 ) -> tuple[int, bytes]:
     data, offsets = chunk_of(payloads, 1000)
-    writer = BytesWriter()
+    output = Output()
     count = write_transfers(
-        writer,
+        output,
         channel,
         handle,
         delivery_id,
@@ -70,7 +70,7 @@ def written(
         len(payloads),
         frame_max,
     )
-    return count, writer.getvalue()
+    return count, output.take()
 
 
 def deliveries(stream: bytes) -> list[tuple[Transfer, bytes]]:
@@ -208,18 +208,18 @@ def test_a_head_that_is_no_sections_is_refused() -> None:
 def pieces(
     head: bytes, body: bytes, frame_max: int, settled: bool = False
 ) -> list[tuple[Transfer, bytes]]:
-    writer = BytesWriter()
+    output = Output()
     sent, whole = 0, len(head) + len(body)
     data = b"<" + body + b">"
     while sent < whole or whole == 0:
         after = write_piece(
-            writer, 1, 2, 3, 4, settled, head, data, 1, len(data) - 1, sent, frame_max
+            output, 1, 2, 3, 4, settled, head, data, 1, len(data) - 1, sent, frame_max
         )
         assert after > sent or whole == 0
         sent = after
         if whole == 0:
             break
-    stream = writer.getvalue()
+    stream = output.take()
     assert all(len(one) <= frame_max for one in frames_of(stream))
     return deliveries(stream)
 
@@ -246,3 +246,20 @@ def test_frames_are_as_full_as_they_can_be(over: int) -> None:
     assert [len(payload) for _, payload in found] == (
         [one_frame] if over == 0 else [one_frame - 1, over + 1]
     )
+
+
+def test_large_payloads_go_out_as_they_lie_in_memory() -> None:
+    """And small ones between them, in order."""
+    bodies = [bytes([number]) * size for number, size in enumerate((9000, 10, 8192, 9000))]
+    output = Output()
+    for body in bodies:
+        data = b"<" + body + b">"
+        write_piece(output, 1, 2, 3, 4, False, b"head", data, 1, len(data) - 1, 0, 65_536)
+    size = output.pending_bytes()
+    parts = output.take_parts()
+    views = [part for part in parts if isinstance(part, memoryview)]
+    assert [bytes(view) for view in views] == [body for body in bodies if len(body) > 10]
+    assert views[0].obj == b"<" + bodies[0] + b">"
+    stream = b"".join(parts)
+    assert [payload for _, payload in deliveries(stream)] == [b"head" + body for body in bodies]
+    assert (size, output.pending_bytes(), output.take()) == (len(stream), 0, b"")
