@@ -19,7 +19,7 @@ from queues.message import Chunk
 from queues.queue_host import SessionSink, View
 
 UNSEEN_SLACK: Final = 4096  # messages above the last durable mark that may be delivered (0004)
-READ_AHEAD_BYTES: Final = 2 << 20
+READ_AHEAD_BYTES: Final = 6 << 20
 CROWDED_BYTES: Final = 128 << 20  # in memory above the budget: no queue reads ahead
 LOAD_BYTES: Final = 1 << 10  # a chunk counts so much more in that, for it is work of its own
 
