@@ -551,12 +551,13 @@ class RemoteSession:
             self.on_resumed(self.uid, self._home.term, number)
 
     def on_resumed(self, uid: int, term: int, number: int) -> None:
-        if self._joins and number > 0:
+        if self._joins:
+            # Number 0 as well: the machine may know consumers that the session had before that.
             self._joins = False
             self._applied = number
             self._next = number + 2
             self._kept.append(Kept(number + 1, EndSession(self._session), None, 0))
-        elif number < self._applied or self._joins:
+        elif number < self._applied:
             self._session_over()
             return
         self.is_open = True

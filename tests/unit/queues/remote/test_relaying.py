@@ -6,12 +6,13 @@ import pytest
 
 from queues.hosts.classic import ClassicHost
 from queues.hosts.founding import Founding
-from queues.machine.commands import ACCEPT, EndSession, Get, Settle, consumer_key
+from queues.machine.commands import ACCEPT, EndSession, Get, Settle, consumer_key, decode
 from queues.machine.fifo import Fifo
 from queues.queue_host import SessionSink
 from queues.remote.items import (
     APPLIED,
     MOVED,
+    PUBLISH,
     RESUME,
     BadItem,
     put_head,
@@ -270,7 +271,8 @@ def test_when_the_old_home_is_lost_first_the_session_is_ended_at_the_leader() ->
     assert numbers_of(route.take()) == [1]
 
 
-def test_a_leader_that_does_not_know_the_session_need_not_end_it() -> None:
+def test_a_session_is_ended_that_has_given_no_command_since_its_queue_has_mirrors() -> None:
+    """The leader may know what it held before."""
     relayed = in_use()
     away = relayed.away
     relayed.nodes.proxies.home_lost()
@@ -279,7 +281,11 @@ def test_a_leader_that_does_not_know_the_session_need_not_end_it() -> None:
     assert [item.kind for item in route.take()] == [RESUME]
     away.proxy.leader(THERE, 3)
     away.answer_resume(0)
-    assert numbers_of(route.take()) == [1]
+    (_, command) = route.take()
+    assert isinstance(decode(command.command), EndSession)
+    away.hear(put_numbers(APPLIED, UID, relayed.sink.session, 1))
+    (address, publish) = route.take()
+    assert (address.numbers[1], publish.kind) == (1, PUBLISH)
 
 
 def test_a_session_restarts_if_its_queue_is_a_plain_one_again() -> None:

@@ -1,7 +1,8 @@
-"""Mirrored queues whose policies change while nodes are killed; definitions on disk of any age.
+"""Queues whose members change while nodes are killed; definitions on disk of any age.
 
-A node that starts judges its queues by the definitions that it saved last, and reads what came
-later in the log. Runs with WARREN_LONG=1 (`make chaos`).
+Mirrored queues get other policies, or none; quorum queues get and lose members. A node that starts
+judges its queues by the definitions that it saved last, and reads what came later in the log. Runs
+with WARREN_LONG=1 (`make chaos`).
 """
 
 import os
@@ -15,13 +16,15 @@ import pytest
 
 from tests.cluster.suffering import HABITS, check, used_while
 from warren.testing import ClusterOfNodes
-from warren.testing.chaos.workload import CLASSIC, Plan, QueuePlan
+from warren.testing.chaos.workload import CLASSIC, QUORUM, Plan, QueuePlan
 from warren.testing.history import Recorder
+from warren.testing.http_api import HttpApi
 
 LONG: Final = os.environ.get("WARREN_LONG") == "1"
 SEEDS: Final = range(*map(int, os.environ.get("WARREN_FAULT_SEEDS", "0:4").split(":")))
 SECONDS: Final = 100.0
-QUEUES: Final = tuple(f"changing-{number}" for number in range(4))
+MIRRORED: Final = ("mirrored-1", "mirrored-2", "mirrored-3")
+REPLICATED: Final = ("quorum-1", "quorum-2")
 FAULT: Final = re.compile(r"^Traceback|\[CRITICAL\]|is set aside").search
 SAVE_ENTRIES: Final = (1, 2, 5, 20, 4096)
 MIRRORS: Final[tuple[dict[str, Any], ...]] = (
@@ -33,17 +36,23 @@ MIRRORS: Final[tuple[dict[str, Any], ...]] = (
 SAFE: Final = {"ha-sync-mode": "automatic", "ha-promote-on-failure": "when-synced"}
 
 
-def change_policy(cluster: ClusterOfNodes, drawn: Random) -> None:
-    """Give a queue other mirrors, or none, by a node that runs."""
-    queue = drawn.choice(QUEUES)
+def change(cluster: ClusterOfNodes, drawn: Random) -> None:
+    """Ask a node that runs for other members of a queue: while a node is down it may refuse, or the
+    time for it may be over."""
+    queue = drawn.choice((*MIRRORED, *REPLICATED))
     node = drawn.choice([each for each in cluster.nodes if each.is_running()])
-    path = f"/api/policies/%2F/{queue}"
-    mirrors = drawn.choice((None, *MIRRORS))
-    if mirrors is not None:
-        body = {"pattern": f"^{queue}$", "apply-to": "queues", "definition": {**mirrors, **SAFE}}
-        node.api("PUT", path, body)
-    elif any(row["name"] == queue for row in node.api("GET", "/api/policies/%2F")):
-        node.api("DELETE", path)
+    api = HttpApi(node.management_url)
+    if queue in REPLICATED:
+        path = f"/api/queues/quorum/%2F/{queue}/replicas"
+        body = {"node": drawn.choice(cluster.nodes).name}
+        method, what = drawn.choice((("POST", "add"), ("DELETE", "delete")))
+        status, content = api.page(method, f"{path}/{what}", body)
+    elif (mirrors := drawn.choice((None, *MIRRORS))) is not None:
+        policy = {"pattern": f"^{queue}$", "apply-to": "queues", "definition": {**mirrors, **SAFE}}
+        status, content = api.page("PUT", f"/api/policies/%2F/{queue}", policy)
+    else:
+        status, content = api.page("DELETE", f"/api/policies/%2F/{queue}")
+    assert status in (201, 204, 400, 404, 503), content
 
 
 def killed(cluster: ClusterOfNodes, drawn: Random) -> list[int]:
@@ -56,7 +65,7 @@ def killed(cluster: ClusterOfNodes, drawn: Random) -> list[int]:
 @pytest.mark.skipif(not LONG, reason="long")
 @pytest.mark.timeout(SECONDS + 300)
 @pytest.mark.parametrize("seed", SEEDS)
-def test_nothing_is_lost_whatever_policies_and_nodes_do(tmp_path: Path, seed: int) -> None:
+def test_nothing_is_lost_whatever_members_and_nodes_do(tmp_path: Path, seed: int) -> None:
     drawn = Random(seed)
     saved = {
         number: {"testing.definitions_save_entries": str(drawn.choice(SAVE_ENTRIES))}
@@ -67,18 +76,20 @@ def test_nothing_is_lost_whatever_policies_and_nodes_do(tmp_path: Path, seed: in
         until = time.monotonic() + SECONDS
         while time.monotonic() < until:
             for _ in range(drawn.randrange(4)):
-                change_policy(cluster, drawn)
+                change(cluster, drawn)
                 time.sleep(drawn.random() * drawn.choice((0.01, 0.5)))  # Moments of a change.
             numbers = killed(cluster, drawn)
             names = ",".join(cluster.node(each).name for each in numbers)
             recorder.fault("kill", names)
             if len(numbers) == 1 and drawn.random() < 0.5:
-                change_policy(cluster, drawn)
+                change(cluster, drawn)
             cluster.start(numbers)
             recorder.healed("kill", names)
 
-    queues = tuple(QueuePlan(name, CLASSIC, 2, 2) for name in QUEUES)
+    queues = [QueuePlan(name, CLASSIC, 2, 2) for name in MIRRORED]
+    queues += [QueuePlan(name, QUORUM, 2, 2) for name in REPLICATED]
+    plan = Plan(queues=tuple(queues), habits=HABITS)
     with ClusterOfNodes(3, node_settings=saved) as cluster:
-        check(used_while(cluster, Plan(queues=queues, habits=HABITS), tmp_path, happens))
+        check(used_while(cluster, plan, tmp_path, happens))
         faults = [line for each in cluster.nodes for line in each.log().splitlines() if FAULT(line)]
         assert not faults
