@@ -271,6 +271,7 @@ OTHERS = {
     **WEB_AMQP,
     "listeners.direct": "h:8",
     "listeners.reuse_port": "true",
+    "testing.definitions_save_entries": "1",
     "addresses.max_disk_usage": "90",
     "addresses.global_max_size": "1GB",
     "streams.offload_store": "s3://bucket/prefix",
