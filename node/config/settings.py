@@ -369,8 +369,7 @@ class TestingSection(Section, frozen=True, kw_only=True):
     # In pairs: the address of a peer, and the one that is dialed in its place (a proxy before it).
     peer_routes: tuple[Address, ...] = ()
     adjustable_clock: bool = False  # PUT /api/nodes/NODE/clock may advance the clock
-    # After how many changes of definitions they are saved; what comes later a start reads in the
-    # log.
+    # After how many changes the definitions are saved again; a start reads later ones in the log.
     definitions_save_entries: Annotated[int, Meta(ge=1, le=4096)] = 4096
 
 

@@ -517,8 +517,8 @@ class SessionStubs:
             self.leave(stub)
 
     def _known(self, key: tuple[int, SessionId], has_numbers: bool) -> SessionStub | None:
-        """The session's, if there is one. The queue has got mirrors or lost them if the session
-        used it in the other way until now: it has ended that use, and begins another one."""
+        """The stub of the session, if it is of that kind. One of the other kind ends: the queue
+        has got mirrors or lost them since, and the session uses it again."""
         stub = self._stubs.get(key)
         if stub is not None and stub.has_numbers != has_numbers:
             stub.end()

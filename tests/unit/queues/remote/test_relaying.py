@@ -308,9 +308,7 @@ def test_a_session_that_moves_restarts_if_its_node_knows_first_that_the_queue_is
     assert relayed.away.proxy.sessions == set()
 
 
-def test_a_session_begins_behind_the_end_of_its_earlier_use_of_a_queue_that_is_plain_again() -> (
-    None
-):
+def test_in_a_queue_that_is_plain_again_a_session_begins_behind_its_earlier_end() -> None:
     relayed = in_use()
     away = relayed.away
     relayed.nodes.proxies.home_lost()
