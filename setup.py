@@ -26,6 +26,12 @@ NOT_WORTH_IT = [
     *("-fno-tree-pre", "-fno-tree-switch-conversion", "-fno-tree-tail-merge"),
     *("-fno-tree-vectorize", "-fno-tree-vrp"),
 ]
+# Seven more, an eighth of the time of -Os for the same size. Code that runs for each message keeps
+# them: AMQP 1.0 is slower without.
+FOR_SPEED_ALONE = [
+    *("-fno-split-wide-types", "-fno-ssa-phiopt", "-fno-tree-ch", "-fno-tree-dominator-opts"),
+    *("-fno-tree-loop-optimize", "-fno-tree-pta", "-fno-tree-sink"),
+]
 # Padding before functions, loops and jumps takes 6 % of the code. Loops of codecs keep it.
 NO_PADDING = [f"-fno-align-{what}" for what in ("functions", "jumps", "labels", "loops")]
 LOOPS = "loops"  # loops over the messages of a read or write
@@ -42,10 +48,12 @@ COLD = {
 COMPILE = ["-g0", "-w", "-fvisibility=hidden", "-fno-asynchronous-unwind-tables"]
 # No symbols, and no pages of padding between the sections of 200 small files.
 LINK = ["-s", "-Wl,-z,noseparate-code", "-Wl,-z,norelro", "-Wl,--build-id=none"]
-LINK_ENTRANCE = [*LINK, "-nostartfiles"]  # Entrances construct and destroy nothing.
-LEAVES_TOGETHER = 8  # names of modules in one entrance: fewer are smaller copies, and more files
-# What Python imports for a module. `spec` names it; the library has a function that makes it.
-ENTRANCE = r"""
+LINK_ENTRANCE = [*LINK, "-nostartfiles"]  # It constructs and destroys nothing.
+GROUP = "warren"
+LIBRARY = f"{GROUP}__mypyc"  # mypyc's name for the shared object that has all code
+ENTRANCE = "warren.compiled_modules"  # what Python imports all modules from: see warren/compiled.py
+# A module is named by its spec; the library has a function that makes it.
+ENTRANCE_CODE = r"""
 #include <Python.h>
 #include <string.h>
 
@@ -82,6 +90,14 @@ static PyObject *create(PyObject *spec, PyModuleDef *def) {
 static PyModuleDef_Slot slots[] = {{Py_mod_create, create}, {0, NULL}};
 static struct PyModuleDef def = {PyModuleDef_HEAD_INIT, LIBRARY, NULL, 0, NULL, slots};
 #define ENTRANCE(leaf) PyMODINIT_FUNC PyInit_##leaf(void) { return PyModuleDef_Init(&def); }
+
+static int tell_names(PyObject *module) {
+    return PyModule_AddStringConstant(module, "names", NAMES);
+}
+
+static PyModuleDef_Slot own_slots[] = {{Py_mod_exec, tell_names}, {0, NULL}};
+static struct PyModuleDef own_def = {PyModuleDef_HEAD_INIT, "own", NULL, 0, NULL, own_slots};
+PyMODINIT_FUNC PyInit_OWN_LEAF(void) { return PyModuleDef_Init(&own_def); }
 """
 GLIBC = {
     "libc.so.6",
@@ -440,22 +456,27 @@ def extensions() -> list[Extension]:
 
     gc.disable()  # What mypy makes stays until the process ends.
     options = ["--follow-imports=silent", "--ignore-missing-imports"]
-    return mypycify([*options, *COMPILED], multi_file=True)
+    return mypycify([*options, *COMPILED], multi_file=True, group_name=GROUP)
 
 
-def extensions_by_child() -> list[Extension]:
-    """The same in a process of its own, which does not free what mypy has made: that takes 8 s."""
-    context = multiprocessing.get_context("fork")
-    taken, given = context.Pipe(duplex=False)
-    child = context.Process(target=lambda: given.send(extensions()))
-    child.start()
-    given.close()
-    try:
-        found: list[Extension] = taken.recv()
-    except EOFError:
-        raise SystemExit("mypyc has failed as shown above") from None
-    child.join()
-    return found
+class Mypyc:
+    """A process that writes the C files, and does not free what mypy has made: that takes 8 s."""
+
+    def __init__(self) -> None:
+        context = multiprocessing.get_context("fork")
+        self._taken, given = context.Pipe(duplex=False)
+        self._child = context.Process(target=lambda: given.send(extensions()))
+        self._child.start()
+        given.close()
+
+    def library(self) -> Extension:
+        """The extension that has the code of all modules; the others would be for imports."""
+        try:
+            found: list[Extension] = self._taken.recv()
+        except EOFError:
+            raise SystemExit("mypyc has failed as shown above") from None
+        self._child.join()
+        return found[0]
 
 
 class CompileModules(build_ext):
@@ -464,48 +485,51 @@ class CompileModules(build_ext):
     setup.py is also executed for metadata: mypyc runs here, so that it runs once per build.
     """
 
-    def run(self) -> None:
-        if self.distribution.ext_modules:
-            say("compiling: mypyc writes C (10 to 20 s)")
-            self.distribution.ext_modules = extensions_by_child()
-            inplace, editable = self.inplace, self.editable_mode
-            self.reinitialize_command(self)
-            self.inplace, self.editable_mode = inplace, editable
-            self.ensure_finalized()
-        super().run()
-
     def build_extensions(self) -> None:
-        """The first extension has the code of all modules; the others are what Python imports."""
-        sources = sorted(self.extensions[0].sources, key=os.path.getsize, reverse=True)
+        """The first extension has the code of all modules, the other is for imports of them."""
+        from mypyc.common import RUNTIME_C_FILES
+
+        say("compiling: mypyc writes C (10 to 20 s)")
+        mypyc = Mypyc()
+        os.makedirs(self.build_temp, exist_ok=True)
+        often = [*self.known(NOT_WORTH_IT), *self.known(NO_PADDING)]
+        self.without = {LOOPS: [], OFTEN: often, SELDOM: [*often, *self.known(FOR_SPEED_ALONE)]}
+        processors = os.cpu_count() or 1
+        with ThreadPoolExecutor(max(1, processors - 1)) as pool:  # mypyc has one of them.
+            runtime = [pool.submit(self.compile_runtime, name) for name in RUNTIME_C_FILES]
+            entrance = pool.submit(self.build_entrance)
+            self.library = mypyc.library()
+        entrance.result()
+        sources = [
+            path
+            for path in sorted(self.library.sources, key=os.path.getsize, reverse=True)
+            if os.path.basename(path) not in RUNTIME_C_FILES
+        ]
         self.left = len(sources)
         self.step = max(1, self.left // 10)
-        self.passes = NOT_WORTH_IT if self.knows(NOT_WORTH_IT) else []
-        self.passes = [*self.passes, *(NO_PADDING if self.knows(NO_PADDING) else [])]
-        with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        with ThreadPoolExecutor(processors) as pool:
             declared = self.declarations()
             list(pool.map(lambda level: self.precompile(level, declared), LEVELS))
-            entrances = pool.submit(self.build_entrances)
             objects = list(pool.map(self.compile_one, sources))
-            entrances.result()
+        objects += [each.result() for each in runtime]
         path = self.get_ext_fullpath(self.extensions[0].name)
         self.compiler.link_shared_object(objects, path, extra_postargs=LINK)
 
-    def knows(self, flags: list[str]) -> bool:
-        """Whether the compiler takes these flags; older ones, and others than GCC, may not."""
+    def known(self, flags: list[str]) -> list[str]:
+        """These flags if the compiler takes them; older ones, and others than GCC, may not."""
         path = os.path.join(self.build_temp, "flags.c")
-        os.makedirs(self.build_temp, exist_ok=True)
         with open(path, "w", encoding="utf-8") as file:
             file.write("int nothing;\n")
         command = [*self.compiler.compiler_so, *flags, "-c", path, "-o", f"{path}.o"]
-        return subprocess.run(command, capture_output=True, check=False).returncode == 0
+        done = subprocess.run(command, capture_output=True, check=False)
+        return flags if done.returncode == 0 else []
 
     def flags(self, level: str) -> list[str]:
-        return [LEVELS[level], *([] if level == LOOPS else self.passes), *COMPILE]
+        return [LEVELS[level], *self.without[level], *COMPILE]
 
     def declarations(self) -> str:
         """What the C files of modules include, and which of their functions are cold."""
-        together = self.extensions[0]
-        names = [name for name in together.depends if "__native_" in os.path.basename(name)]
+        names = [name for name in self.library.depends if "__native_" in os.path.basename(name)]
         names.sort(key=lambda name: "__native_internal_" in name)
         text = "".join(f'#include "{os.path.abspath(name)}"\n' for name in names)
         for name in names:
@@ -522,7 +546,7 @@ class CompileModules(build_ext):
         Without this, parsing them for each file takes 30 s of CPU. A compiler that cannot use the
         result reads the header itself.
         """
-        folders = [*self.extensions[0].include_dirs, *self.compiler.include_dirs]
+        folders = [*self.library.include_dirs, *self.compiler.include_dirs]
         include = [f"-I{each}" for each in folders]
         path = self.header(level)
         os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -539,13 +563,21 @@ class CompileModules(build_ext):
         name = os.path.basename(source)
         level = LEVEL_OF.get(name, SELDOM)
         include = ["-include", self.header(level)] if name.startswith("__native_") else []
-        [made] = self.compiler.compile(
-            [source],
-            output_dir=self.build_temp,
-            include_dirs=self.extensions[0].include_dirs,
-            extra_postargs=[*self.flags(level), *include],
-        )
+        made = self.compile_file(source, self.library.include_dirs, [*self.flags(level), *include])
         self.count_down()
+        return made
+
+    def compile_runtime(self, name: str) -> str:
+        """Compile one C file of the library that all compiled code calls; return its object."""
+        import mypyc
+
+        folder = os.path.join(os.path.dirname(mypyc.__file__), "lib-rt")
+        return self.compile_file(os.path.join(folder, name), [folder], self.flags(SELDOM))
+
+    def compile_file(self, source: str, folders: list[str], flags: list[str]) -> str:
+        [made] = self.compiler.compile(
+            [source], output_dir=self.build_temp, include_dirs=folders, extra_postargs=flags
+        )
         return str(made)
 
     def count_down(self) -> None:
@@ -554,29 +586,24 @@ class CompileModules(build_ext):
         if self.left % self.step == 0:
             say(f"compiling: {self.left} C files left")
 
-    def build_entrances(self) -> None:
-        """Make the shared objects that Python imports, which find their modules in the first one.
+    def build_entrance(self) -> None:
+        """Make the shared object that Python imports the modules by, out of the first one.
 
-        mypyc writes one C file for each of them, which costs 20 s of CPU. Here one C file has the
-        init functions of many modules, and the shared object that it gives is copied for each.
+        mypyc writes a C file for each module, which costs 20 s of CPU, and a shared object of which
+        each process maps three pages.
         """
-        together, *modules = self.extensions
-        leaves = sorted({each.name.rpartition(".")[2] for each in modules})
-        for first in range(0, len(leaves), LEAVES_TOGETHER):
-            some = leaves[first : first + LEAVES_TOGETHER]
-            source = os.path.join(self.build_temp, f"entrance_{first}.c")
-            os.makedirs(self.build_temp, exist_ok=True)
-            with open(source, "w", encoding="utf-8") as file:
-                file.write(ENTRANCE.replace("LIBRARY", f'"{together.name}"'))
-                file.writelines(f"ENTRANCE({leaf})\n" for leaf in some)
-            objects = self.compiler.compile([source], extra_postargs=["-Os", *COMPILE])
-            path = os.path.join(self.build_temp, f"entrance_{first}.so")
-            self.compiler.link_shared_object(objects, path, extra_postargs=LINK_ENTRANCE)
-            for each in modules:
-                if each.name.rpartition(".")[2] in some:
-                    target = self.get_ext_fullpath(each.name)
-                    os.makedirs(os.path.dirname(target), exist_ok=True)
-                    shutil.copy(path, target)
+        names = [path.removesuffix(".py").replace("/", ".") for path in COMPILED]
+        leaves = sorted({name.rpartition(".")[2] for name in names})
+        code = ENTRANCE_CODE.replace("LIBRARY", f'"{LIBRARY}"')
+        code = code.replace("NAMES", f'"{" ".join(names)}"')
+        code = code.replace("OWN_LEAF", ENTRANCE.rpartition(".")[2])
+        source = os.path.join(self.build_temp, "entrance.c")
+        with open(source, "w", encoding="utf-8") as file:
+            file.write(code)
+            file.writelines(f"ENTRANCE({leaf})\n" for leaf in leaves)
+        made = self.compile_file(source, [], ["-Os", *COMPILE])
+        path = self.get_ext_fullpath(ENTRANCE)
+        self.compiler.link_shared_object([made], path, extra_postargs=LINK_ENTRANCE)
 
 
 class TaggedWheel(bdist_wheel):
@@ -610,7 +637,6 @@ def say(text: str) -> None:
 
 compiled = bool(COMPILED) and os.environ.get("WARREN_PURE") != "1" and compiler_found()
 setup(
-    # A placeholder: setuptools has to know that there are extensions before they are described.
-    ext_modules=[Extension("warren", [])] if compiled else [],
+    ext_modules=[Extension(LIBRARY, []), Extension(ENTRANCE, [])] if compiled else [],
     cmdclass={"build_ext": CompileModules, "bdist_wheel": TaggedWheel},
 )

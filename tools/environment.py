@@ -335,7 +335,10 @@ def pip(python: Path, *arguments: str, pure: bool = False) -> None:
     command = [str(python), "-m", "pip"] if has_pip else [sys.executable, "-m", "pip"]
     command += [] if has_pip else ["--python", str(python)]
     options = ["--disable-pip-version-check"]
-    run([*command, *arguments, *options], {"WARREN_PURE": "1"} if pure else {})
+    environment = {"WARREN_PURE": "1"} if pure else {}
+    if arguments[0] == "wheel":
+        environment["PIP_COMPILE"] = "0"  # The tools of the build run once.
+    run([*command, *arguments, *options], environment)
 
 
 def run(command: Sequence[str], environment: dict[str, str] | None = None) -> None:

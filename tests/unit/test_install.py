@@ -11,9 +11,20 @@ from typing import Final
 
 import pytest
 
+from warren.compiled import CompiledModules
+
 PACKAGES: Final = ("warren", "raft", "queues", "federation", "node")
 DISTRIBUTION: Final = "warrenmq"
 ROOT: Final = Path(__file__).resolve().parent.parent.parent
+
+
+def shared_objects() -> list[importlib.metadata.PackagePath]:
+    """Of the installed wheel; a test of a pure one is skipped."""
+    files = importlib.metadata.files(DISTRIBUTION) or []
+    shared = [file for file in files if file.suffix == ".so"]
+    if not shared:
+        pytest.skip("a pure wheel")
+    return shared
 
 
 def test_no_other_distribution_provides_one_of_our_names() -> None:
@@ -43,14 +54,24 @@ def test_nothing_but_the_packages_is_installed() -> None:
 
 @pytest.mark.installed
 def test_a_compiled_wheel_has_a_manylinux_tag_and_is_stripped() -> None:
+    shared = shared_objects()
     described = importlib.metadata.distribution(DISTRIBUTION)
-    shared = [file for file in described.files or [] if file.suffix == ".so"]
-    if not shared:
-        pytest.skip("a pure wheel")
     tags = [line for line in (described.read_text("WHEEL") or "").split("\n") if "Tag:" in line]
     assert all("-manylinux_2_" in tag for tag in tags), tags
     size = sum(os.path.getsize(file.locate()) for file in shared)
     assert size < 12_000_000
+
+
+@pytest.mark.installed
+def test_all_compiled_modules_come_from_one_shared_object() -> None:
+    assert len(shared_objects()) == 2, "what Python imports, and the code"
+    entrance = importlib.import_module("warren.compiled_modules")
+    names = entrance.names.split()
+    assert len(names) > 200
+    [finder] = [each for each in sys.meta_path if isinstance(each, CompiledModules)]
+    specs = [finder.find_spec(name, None) for name in names]
+    assert {spec and spec.origin for spec in specs} == {entrance.__file__}
+    assert {importlib.import_module(name).__name__ for name in names} == set(names)
 
 
 @pytest.mark.installed
