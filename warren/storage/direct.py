@@ -14,8 +14,7 @@ the write; to read back what has left that cache costs as much again (docs/decis
 
 The kernel keeps both kinds in step, as long as what is written through the cache is synced at once:
 the caller sees to it that it is. One thread at a time writes to a file; any may read. Each thread
-has MEMORY_BYTES of its own once it needs them, or three times as many; an open file has a second
-handle.
+has memory of its own, in one of three sizes; an open file has a second handle.
 """
 
 import errno
@@ -34,10 +33,12 @@ from warren.storage.recall import Recall
 from warren.storage.record import Buffer
 
 DIRECT_BYTES: Final = 4096  # what a block of any disk is a part of
-MEMORY_BYTES: Final = 2 << 20  # a huge page
+MEMORY_BYTES_LEAST: Final = 64 << 10  # of a thread that needs no more
+MEMORY_BYTES: Final = 2 << 20  # a huge page: the disk writes into it three times as fast
 MEMORY_BYTES_MAX: Final = 6 << 20
 LEAST_READ_BYTES: Final = 64 << 10  # below it what the kernel reads ahead is worth more
 JOINED_BYTES: Final = 512  # parts that are shorter, on an average, are joined first
+PRIVATE: Final = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS  # Shared memory gets no huge pages.
 REFUSED: Final = (errno.EINVAL, errno.EOPNOTSUPP)  # of a file system that cannot
 LONG_AGO_BYTES: Final = 1 << 60
 UNKNOWN: Final = -1
@@ -98,9 +99,10 @@ class Memory:
 
     def __init__(self, size: i64) -> None:
         self.size: i64 = size
-        self.map = mmap.mmap(-1, size)
-        with suppress(OSError):  # A kernel without them.
-            self.map.madvise(mmap.MADV_HUGEPAGE)  # A call goes through all pages it is to use.
+        self.map = mmap.mmap(-1, size, flags=PRIVATE)
+        if size >= MEMORY_BYTES:
+            with suppress(OSError):  # A kernel without them.
+                self.map.madvise(mmap.MADV_HUGEPAGE)  # A call goes through all pages it uses.
         self.view = memoryview(self.map)
 
 
@@ -116,6 +118,7 @@ class Memories:
         found: Memory | None = getattr(self._local, "memory", None)
         if found is None or found.size < min(byte_count, MEMORY_BYTES_MAX):
             size = MEMORY_BYTES if byte_count <= MEMORY_BYTES else MEMORY_BYTES_MAX
+            size = MEMORY_BYTES_LEAST if byte_count <= MEMORY_BYTES_LEAST else size
             found = self._local.memory = Memory(size)
         return found
 

@@ -1,5 +1,6 @@
 """Reads and writes past the page cache: they come back whole, on whatever file system tests run."""
 
+import ctypes
 import errno
 import os
 import threading
@@ -12,7 +13,13 @@ import pytest
 
 from tests.sim.storage.block_disk import BlockCalls
 from tests.sim.storage.sim_disk import SimDisk
-from warren.storage.direct import DIRECT_BYTES, LEAST_READ_BYTES, MEMORY_BYTES_MAX, DirectDisk
+from warren.storage.direct import (
+    DIRECT_BYTES,
+    LEAST_READ_BYTES,
+    MEMORY_BYTES_MAX,
+    DirectDisk,
+    Memories,
+)
 from warren.storage.disk import OsDisk
 from warren.storage.recall import Recall
 
@@ -130,6 +137,25 @@ def test_threads_read_beside_each_other(path: str) -> None:
 
 def padded_to_block(content: bytes) -> bytes:
     return content.ljust(-(-len(content) // DIRECT_BYTES) * DIRECT_BYTES, b"\0")
+
+
+def test_memory_of_calls_may_be_huge_pages() -> None:
+    """The kernel does not make huge pages of shared memory unless an operator says so."""
+    memory = Memories().take(MEMORY_BYTES_MAX)
+    address = ctypes.addressof(ctypes.c_char.from_buffer(memory.map))
+    found = ""
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        words = line.split()
+        if not words[0].endswith(":"):
+            begin, end = (int(word, 16) for word in words[0].split("-"))
+            found = "this one" if begin <= address < end else ""
+        elif found and words[0] == "THPeligible:":
+            found = words[1]
+            break
+    enabled = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+    if not enabled.exists() or "[never]" in enabled.read_text():
+        pytest.skip("a kernel without huge pages")
+    assert found == "1"
 
 
 def test_what_goes_past_the_cache() -> None:
