@@ -8,7 +8,8 @@ the keyed state is never all that is left of something before it is durable.
 
 Rules, for RocksDB holds the interpreter's lock while it puts and iterates: batches of at most
 BATCH_BYTES, written without a sync by one thread, which then syncs its log once for all that
-waited; never on the way of a confirm; families by kind and never by queue; iterators with both
+waited; no write waits for the disk to have room in memory again, but the thread does, without the
+lock; never on the way of a confirm; families by kind and never by queue; iterators with both
 bounds, on the loop at start alone. Memory: MEMTABLE_BYTES and CACHE_BYTES in all.
 
 When something fails: no space or an I/O error while writing is reported to `on_alarm`, and the same
@@ -26,7 +27,7 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
-    from rocksdict import Options
+    from rocksdict import Options, WriteBatch
 
 log = logging.getLogger("warren.storage")
 
@@ -37,6 +38,7 @@ FAMILIES: Final = (METADATA, SNAPSHOTS)
 BATCH_BYTES: Final = 1 << 16
 SYNC_BYTES: Final = 1 << 20  # about so much is written between two syncs
 RETRY_S: Final = 1.0
+STALL: Final = "Write stall"  # in the error of a write that would have to wait
 MEMTABLE_BYTES: Final = 4 << 20
 CACHE_BYTES: Final = 1 << 20
 LOG_BYTES: Final = 1 << 20  # of each of RocksDB's own files of messages
@@ -327,6 +329,22 @@ class Database:
 
     def write(self, batch: Batch) -> None:
         """All of the batch, or nothing; not durable before `sync`."""
+        from rocksdict import WriteOptions
+
+        options = WriteOptions()
+        options.no_slowdown = True
+        while True:
+            try:
+                self._rocks.write(self._changes(batch), options)
+            except Exception as error:  # The binding knows no finer kind.
+                if STALL not in str(error):
+                    raise
+                self._flush()
+            else:
+                return
+
+    def _changes(self, batch: Batch) -> "WriteBatch":
+        """For one try: it is used up by it."""
         from rocksdict import WriteBatch
 
         rocks = self._rocks
@@ -339,7 +357,12 @@ class Database:
                 changes.delete(key, handles[family])
             else:
                 changes.delete_range(key, end, handles[family])
-        rocks.write(changes)
+        return changes
+
+    def _flush(self) -> None:
+        """Write down what is in memory, without the interpreter's lock."""
+        for name in FAMILIES:
+            self._rocks.get_column_family(name).flush()
 
     def get(self, family: str, key: bytes) -> bytes | None:
         found: bytes | None = self._rocks.get_column_family(family).get(key)
