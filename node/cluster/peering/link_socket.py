@@ -111,7 +111,7 @@ class LinkSocket(asyncio.Protocol):
         self.bytes_received += len(data)
         core = self.core
         self._handle_all(core.receive(data, now_ns))
-        if core.lanes.first_count() > 0:  # A beat is answered at once.
+        if core.pop_urgent():
             self.pump()
 
     def eof_received(self) -> bool:

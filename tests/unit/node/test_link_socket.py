@@ -139,12 +139,17 @@ def test_much_does_not_wait_for_the_end_of_the_turn() -> None:
         assert made.arrived() == [b"behind it"]
 
 
-def test_a_beat_is_answered_at_once() -> None:
+def test_the_first_beat_is_answered_at_once_and_the_next_ones_with_a_beat() -> None:
     with ends() as made:
         made.owner.in_turn = True
-        made.other.beat(5)
-        made.socket.data_received(b"".join(bytes(part) for part in made.other.lanes.take(1 << 20)))
+        for _ in range(3):
+            made.other.beat(5)
+            read = b"".join(bytes(part) for part in made.other.lanes.take(1 << 20))
+            made.socket.data_received(read)
         assert len(made.transport.written) == 1
+        made.socket.beat(7)
+        assert len(made.transport.written) == 2
+        assert not made.socket.core.lanes.first_count()
 
 
 def test_what_a_turn_has_sent_goes_before_its_connection_ends() -> None:

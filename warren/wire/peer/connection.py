@@ -3,7 +3,9 @@
 Takes what was read and the time, gives events in order; takes messages, gives bytes to write. The
 host draws the nonce, decides about a claim that was proven (`Proven`), and keeps the deadlines.
 Nothing is parsed before the proof but the handshake's fixed layout, nor anything behind a fault.
-Beats are answered at once and go before all that waits. Compiled.
+Beats and their answers go before all that waits. An answer goes with what is sent next, a beat at
+the latest, so that an idle link has one write in an interval; one in TIMED_APART goes at once, and
+tells how long a round trip takes. Compiled.
 """
 
 from collections.abc import Sequence
@@ -19,6 +21,7 @@ from warren.wire.peer.lanes import Lanes
 PEER_BYTES_MAX: Final = 64 * 1024 * 1024  # that wait for one connection
 MESSAGE_BYTES_MAX: Final = 1024 * 1024 * 1024
 BEATS_KEPT: Final = 64  # of which the answer is still timed
+TIMED_APART: Final = 10  # beats
 RTT_WEIGHT: Final = 8  # a new round trip counts 1/8 in the average
 
 # States
@@ -82,6 +85,7 @@ class PeerConnection:
         self._reader: FrameReader | None = None
         self._beat_seq: i64 = 0
         self._beats_ns: list[int] = [0] * BEATS_KEPT
+        self._is_urgent = False
         self.lanes = Lanes(peer_bytes_max)
         self.rtt_ns: i64 = 0  # average; 0: not known yet
         self.messages_sent: i64 = 0
@@ -169,13 +173,15 @@ class PeerConnection:
         if self.lanes.first_count() < BEATS_KEPT:
             head = HEAD.pack(BEAT_BYTES, BEAT_ANSWER, CONTROL_LANE, 0, 0)
             self.lanes.put_first(head + bytes(payload))
+        if int.from_bytes(payload, "little") % TIMED_APART == 1:
+            self._is_urgent = True
 
     def _answered(self, payload: memoryview, now_ns: i64) -> i64:
-        """How long the round took; 0: no longer known."""
+        """How long the round took; 0: not known."""
         seq = int.from_bytes(payload, "little")
         if not 1 <= seq <= int(self._beat_seq):
             raise PeerFault("the answer to a beat that was not sent")
-        if self._beat_seq - seq >= BEATS_KEPT:
+        if seq % TIMED_APART != 1 or self._beat_seq - seq >= BEATS_KEPT:
             return 0
         took: i64 = now_ns - self._beats_ns[seq % BEATS_KEPT]
         if self.rtt_ns == 0:
@@ -215,6 +221,12 @@ class PeerConnection:
         self.messages_sent += 1
         return True
 
+    def pop_urgent(self) -> bool:
+        """Whether what came in wants to be answered now; asked once."""
+        is_urgent = self._is_urgent
+        self._is_urgent = False
+        return is_urgent
+
     def beat(self, now_ns: i64) -> None:
         """Ask whether the other side is there."""
         assert self._state == _OPEN
@@ -228,3 +240,4 @@ class PeerConnection:
         for message in self._handshake.output:
             self.lanes.put_first(message)
         self._handshake.output = []
+        self._is_urgent = True

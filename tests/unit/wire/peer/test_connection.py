@@ -29,31 +29,34 @@ def test_what_the_accepter_sends_behind_its_proof_is_taken_in() -> None:
     assert bytes(event.payload) == b"early"
 
 
-def test_a_beat_is_answered_and_the_round_is_timed() -> None:
+def test_one_beat_in_ten_is_answered_at_once_and_its_round_is_timed() -> None:
     first, second = open_pair()
-    first.beat(now_ns=10 * MS)
-    assert feed(second, output(first)) == []
-    answers = output(second)
-    (event,) = feed(first, answers, now_ns=13 * MS)
-    assert isinstance(event, Answered)
-    assert (event.rtt_ns, first.rtt_ns) == (3 * MS, 3 * MS)
-    first.beat(now_ns=100 * MS)
-    feed(second, output(first))
-    feed(first, output(second), now_ns=111 * MS)
-    assert first.rtt_ns == 4 * MS  # an eighth of the way
+    assert second.pop_urgent() and not second.pop_urgent()  # the end of the handshake
+    rounds, averages = [], []
+    for beat in range(1, 12):
+        first.beat(now_ns=beat * 100 * MS)
+        assert feed(second, output(first)) == []
+        assert second.pop_urgent() == (beat in (1, 11))
+        took = 3 * MS if beat == 1 else 11 * MS
+        (event,) = feed(first, output(second), now_ns=beat * 100 * MS + took)
+        assert isinstance(event, Answered)
+        rounds.append(event.rtt_ns)
+        averages.append(first.rtt_ns)
+    assert rounds == [3 * MS, *([0] * 9), 11 * MS]
+    assert averages == [*([3 * MS] * 10), 4 * MS]  # an eighth of the way
 
 
 def test_answers_that_come_late_are_timed_by_their_own_beat() -> None:
     first, second = open_pair()
-    for beat in range(3):
+    for beat in range(21):
         first.beat(now_ns=beat * 100 * MS)
     feed(second, output(first))
     rounds = [
         each.rtt_ns
-        for each in feed(first, output(second), now_ns=250 * MS)
+        for each in feed(first, output(second), now_ns=2050 * MS)
         if isinstance(each, Answered)
     ]
-    assert rounds == [250 * MS, 150 * MS, 50 * MS]
+    assert rounds == [2050 * MS, *([0] * 9), 1050 * MS, *([0] * 9), 50 * MS]
 
 
 def test_an_answer_older_than_those_that_are_kept_counts_without_a_time() -> None:
