@@ -17,7 +17,7 @@ from warren.wire.amqp091.deliver import names_in
 from warren.wire.amqp10.codec.message import Sections
 from warren.wire.amqp10.codec.values import Symbol
 from warren.wire.amqp10.codec.writer import write_value
-from warren.wire.amqp10.transfers import is_bare, payload_at, store
+from warren.wire.amqp10.transfers import is_unannotated, payload_at, store
 from warren.wire.buffer import BytesWriter, read_i32_le, write_i32_be
 from warren.wire.inplace import copy
 
@@ -61,7 +61,9 @@ def put_entries(writer: BytesWriter, chunk: Chunk, index: i64, count: i64, bytes
     while index < place:
         end = i64(read_i32_le(offsets, 4 * index + 4)) - base
         begin = payload_at(data, start) if is_stored_10 else start
-        if is_stored_10 and (is_bare(data, begin, end) or data.find(RAW_BYTES, begin, end) < 0):
+        if is_stored_10 and (
+            is_unannotated(data, begin, end) or data.find(RAW_BYTES, begin, end) < 0
+        ):
             write_i32_be(writer, i32(end - begin))
             copy(writer, data, begin, end)
         else:

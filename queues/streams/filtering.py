@@ -19,7 +19,7 @@ from warren.wire.amqp091.fields import decode_table
 from warren.wire.amqp091.rewrite import raw_headers
 from warren.wire.amqp10.codec.message import Sections
 from warren.wire.amqp10.codec.values import Symbol
-from warren.wire.amqp10.transfers import is_bare, payload_at
+from warren.wire.amqp10.transfers import is_unannotated, payload_at
 from warren.wire.buffer import read_i32_le
 from warren.wire.errors import ProtocolError
 
@@ -102,7 +102,7 @@ def may_have_value(chunk: Chunk) -> bool:
         start = i64(read_i32_le(offsets, 4 * index)) - base
         end = i64(read_i32_le(offsets, 4 * index + 4)) - base
         index += 1
-        is_plain = is_bare(data, payload_at(data, start), end)
+        is_plain = is_unannotated(data, payload_at(data, start), end)
         if not is_plain and data.find(KEY_BYTES, start, end) >= 0:
             return True
     return False

@@ -18,7 +18,7 @@ from typing import Final, final
 from mypy_extensions import i32, i64, mypyc_attr
 
 from warren.wire.amqp10.codec import codes
-from warren.wire.amqp10.codec.descriptors import AMQP_VALUE, DATA, PROPERTIES
+from warren.wire.amqp10.codec.descriptors import AMQP_VALUE, DATA, HEADER, PROPERTIES
 from warren.wire.amqp10.codec.frames import FRAME_HEAD
 from warren.wire.amqp10.codec.message import Sections, fail_sections
 from warren.wire.buffer import (
@@ -169,12 +169,23 @@ def payload_at(data: bytes, start: i64) -> i64:
     return start + BARE_BYTES
 
 
-def is_bare(data: bytes, begin: i64, end: i64) -> bool:
-    """Whether the message of AMQP 1.0 begins with its properties or its body, and so has no
-    annotations; one that begins otherwise may have none, too."""
-    if end - begin < DESCRIPTOR_BYTES or data[begin] != codes.DESCRIBED:
-        return False
-    return data[begin + 1] == codes.ULONG_8 and data[begin + 2] >= PROPERTIES
+def is_unannotated(data: bytes, begin: i64, end: i64) -> bool:
+    """Whether the message of AMQP 1.0 begins with its properties or its body, perhaps behind a
+    header, and so has no annotations; one that begins otherwise may have none, too."""
+    if _kind_at(data, begin, end) == HEADER and end - begin > DESCRIPTOR_BYTES + 1:
+        begin += DESCRIPTOR_BYTES
+        if data[begin] == codes.LIST_8:
+            begin += 2 + i64(data[begin + 1])
+        elif data[begin] == codes.LIST_0:
+            begin += 1
+    return _kind_at(data, begin, end) >= PROPERTIES
+
+
+def _kind_at(data: bytes, at: i64, end: i64) -> i64:
+    """Kind of the section that begins there; -1: it is not said in the shortest way."""
+    if end - at < DESCRIPTOR_BYTES or data[at] != codes.DESCRIBED:
+        return -1
+    return i64(data[at + 2]) if data[at + 1] == codes.ULONG_8 else -1
 
 
 def store(payload: bytes) -> bytes:

@@ -10,6 +10,9 @@ from hypothesis import strategies as st
 from tests.unit.wire.amqp10.messages import (
     BOUNDED,
     DATA,
+    DELIVERY_ANNOTATIONS,
+    MESSAGE_ANNOTATIONS,
+    PROPERTIES,
     bgen_transfer,
     frame,
     message,
@@ -29,12 +32,14 @@ from warren.wire.amqp10.codec.performatives import (
     read_performative,
 )
 from warren.wire.amqp10.codec.reader import Reader
+from warren.wire.amqp10.codec.values import Symbol
 from warren.wire.amqp10.errors import ProtocolError, Scope
 from warren.wire.amqp10.transfers import (
     STOP_ODD,
     STOP_SHORT,
     Transfers,
     TransferScanner,
+    is_unannotated,
     payload_at,
     single,
     store,
@@ -294,7 +299,7 @@ def test_the_scan_says_what_decoding_says(
     if run is not None:
         assert decoded is not None
         assert told(run) == told(decoded)
-        assert scanner.end == len(data)
+        assert scanner.end == int.from_bytes(data[:4], "big")
     elif not changes:
         raise AssertionError("an ordinary transfer was left out")
 
@@ -355,3 +360,38 @@ def test_frames_as_real_clients_send_them_are_ordinary(client: str) -> None:
     assert isinstance(performative, Transfer)
     run = found(sent)
     assert (run.delivery_id, payloads(run), run.infos) == (1, [payload], [INFO_DURABLE])
+
+
+@pytest.mark.parametrize(
+    ("head", "is_found"),
+    [
+        (b"", True),
+        (Header(durable=True).encoded(), True),
+        (Header(durable=True, priority=3, ttl=70_000).encoded(), True),
+        (b"\x00\x53\x70\x45", True),  # an empty list
+        (b"\x00\x53\x70\xd0\x00\x00\x00\x05\x00\x00\x00\x01\x41", False),  # a wide one
+        (Header(durable=True).encoded() + section(DELIVERY_ANNOTATIONS, {}), False),
+        (Header(durable=True).encoded() + section(MESSAGE_ANNOTATIONS, {Symbol("x-k"): 1}), False),
+        (section(MESSAGE_ANNOTATIONS, {Symbol("x-k"): 1}), False),
+    ],
+)
+def test_a_message_without_annotations_is_known_by_its_first_sections(
+    head: bytes, is_found: bool
+) -> None:
+    for rest in (section(DATA, b"x"), section(PROPERTIES, ["id"]) + section(DATA, b"x")):
+        whole = b"before" + head + rest
+        assert is_unannotated(whole, 6, len(whole)) == is_found
+
+
+@BOUNDED
+@given(messages(), st.binary(max_size=12))
+def test_a_message_with_annotations_never_passes_for_one_without(
+    whole: bytes, behind: bytes
+) -> None:
+    sections = Sections()
+    assert sections.walk(whole, 0, len(whole))
+    is_found = is_unannotated(whole + behind, 0, len(whole))
+    places = sections.delivery_annotations_at, sections.message_annotations_at, sections.bare_at
+    assert not is_found or len(set(places)) == 1
+    for end in range(len(whole)):
+        is_unannotated(whole[:end], 0, end)  # No part of one is read beyond its end.
