@@ -100,15 +100,23 @@ class Nothing:
     def stretch(self, found: Stretch) -> None:
         raise AssertionError("the directory is not empty")
 
-    def live_ranges(self, owner: int, first: int, count: int) -> list[tuple[int, int]]:
+    def live_ranges(
+        self, owner: int, first: int, count: int, file_id: int
+    ) -> list[tuple[int, int]]:
         return []
 
     def places(self, owner: int, file_id: int, after: int) -> tuple[list[int], int]:
         return [], 0
 
     def relocated(
-        self, owner: int, first: int, count: int, file_id: int, data_offset: int, offsets: bytes
-    ) -> None:
+        self,
+        owner: int,
+        first: int,
+        count: int,
+        source: tuple[int, int],
+        target: tuple[int, int],
+        offsets: bytes,
+    ) -> list[tuple[int, int]]:
         raise AssertionError("no messages")
 
     def alive_from(self, owner: int, first: int) -> tuple[list[tuple[int, int]], int]:

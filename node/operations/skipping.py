@@ -26,6 +26,7 @@ from node.cluster.services.status_channel import NoAnswer, StatusChannel, Unansw
 from node.events.logs import ids_of
 from node.operations.operator_session import OperatorSession, QueueGone
 from node.operations.peeking import PeekFailed, Peeking, ready_from
+from queues.bodies.extents import data_begin
 from queues.definitions.broker_objects import Queue
 from queues.hosts.queue_core import QueueCore
 from queues.machine.commands import ACCEPT
@@ -172,5 +173,5 @@ def isolate(host: QueueCore, gone: Sequence[int]) -> None:
             if first < end and host.live_ranges(first, end - first):
                 begin = slot.index + first - slot.first
                 offsets = chunk.offsets[4 * begin : 4 * (begin + end - first + 1)]
-                place = chunk.file_offset + chunk.bytes_between(0, begin)
-                host.relocated(first, end - first, chunk.file_id, place, offsets)
+                place = (int(chunk.file_id), int(data_begin(chunk, begin, False)))
+                host.relocated(first, end - first, place, place, offsets)

@@ -19,6 +19,7 @@ from queues.hosts.id_log import queue_of_ids
 from queues.hosts.queue_core import QueueCore
 from queues.message import Chunk
 from raft.log_group import METADATA_OWNER
+from warren.storage.compaction import FilePlace
 from warren.storage.record import CorruptRecord
 from warren.storage.recovery.damage import Hit
 from warren.storage.recovery.recovery import RecoveredPublish, RecoveryReport
@@ -246,16 +247,23 @@ class QueueOwners:
         self._mark = mark  # of all
         self._is_group = is_group  # whether the owner is a group, which may have no member here
 
-    def live_ranges(self, owner: int, first: int, count: int) -> list[tuple[int, int]]:
+    def live_ranges(
+        self, owner: int, first: int, count: int, file_id: int
+    ) -> list[tuple[int, int]]:
         core = self._cores.get(owner)
-        return [] if core is None else core.live_ranges(first, count)
+        return [] if core is None else core.live_in(first, count, file_id)
 
     def relocated(
-        self, owner: int, first: int, count: int, file_id: int, data_offset: int, offsets: bytes
-    ) -> None:
+        self,
+        owner: int,
+        first: int,
+        count: int,
+        source: FilePlace,
+        target: FilePlace,
+        offsets: bytes,
+    ) -> list[tuple[int, int]]:
         core = self._cores.get(owner)
-        if core is not None:
-            core.relocated(first, count, file_id, data_offset, offsets)
+        return [] if core is None else core.relocated(first, count, source, target, offsets)
 
     def places(self, owner: int, file_id: int, after: int) -> tuple[list[int], int]:
         core = self._cores.get(owner)

@@ -167,7 +167,7 @@ class Store:
         self.journaled_count: i64 = 0  # messages of which the queue's copy is in the log,
         self.journaled_bytes: i64 = 0  # which is so for persistent ones of durable queues
         self.loading: set[Chunk] = set()  # being read for this queue; these are not folded
-        self._added: i64 = 0  # slots, since `_join` was last called by `add`
+        self._added: i64 = 0  # since `_join` was last called by `add`: what folding it takes
         self._join_at: i64 = 0  # what comes before this message_seq was looked at
         self._loose: i64 = 0  # slots that were unfolded or moved, and not looked at since,
         self._loose_first: i64 = FAR  # all of them between these message_seqs
@@ -179,8 +179,8 @@ class Store:
 
     def add(self, first: i64, chunk: Chunk, index: i64, count: i64, journaled: bool) -> None:
         """Messages index..index+count-1 of `chunk` are this queue's first..; first must be new."""
-        self._added += 1
-        if self._added >= self._budget.extent_slots and (
+        self._added += 1 + FOLD_STEPS + count // FOLD_PART
+        if self._added >= (1 + FOLD_STEPS) * self._budget.extent_slots and (
             self._budget.has_evicted or chunk.data is None
         ):
             self._added = 0
@@ -476,6 +476,13 @@ class Store:
 
     def spans_within(self, first: i64, count: i64) -> list[tuple[int, int]]:
         """What of these messages is in slots and extents that have a live message, ascending."""
+        return self._spans_within(first, count, -1)
+
+    def spans_in(self, file_id: i64, first: i64, count: i64) -> list[tuple[int, int]]:
+        """The same, but only what is in this file of the log."""
+        return self._spans_within(first, count, file_id)
+
+    def _spans_within(self, first: i64, count: i64, file_id: i64) -> list[tuple[int, int]]:
         found: list[tuple[int, int]] = []
         end = first + count
         self._spread()
@@ -485,7 +492,7 @@ class Store:
             place += 1
             at = max(slot.first, first)
             stop = min(slot.first + slot.count, end)
-            if slot.live > 0 and stop > at:
+            if slot.live > 0 and stop > at and (file_id < 0 or slot.chunk.file_id == file_id):
                 found.append((at, stop - at))
         return found
 

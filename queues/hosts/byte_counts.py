@@ -12,10 +12,9 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from queues.hosts.effect_dispatch import session_in
-from queues.machine.commands import SessionId
+from queues.machine.commands import SessionId, process_of
 from queues.machine.effects import Delivers, Effect, Got
 
-PROCESS_SHIFT: Final = 64  # of a session id: what is above is its process
 GUESS_BYTES: Final = 1024
 
 
@@ -49,7 +48,7 @@ class Traffic:
         return self._published_bytes // self._published_count
 
     def _add(self, session: SessionId, byte_count: i64) -> None:
-        process = int(session) >> PROCESS_SHIFT
+        process = process_of(session)
         self._by_process[process] = self._by_process.get(process, 0) + int(byte_count)
 
     def take(self) -> dict[int, int]:

@@ -15,7 +15,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from queues.bodies.extents import Columns
+from queues.bodies.extents import Columns, data_begin
 from queues.bodies.store import SPAN_SLOTS, BodyBudget, Slot, Store
 from queues.conversion.annotated import annotated_view
 from queues.dead_lettering.dead_letter_reads import Burying
@@ -408,13 +408,24 @@ class QueueCore:
     def live_ranges(self, first: i64, count: i64) -> list[tuple[int, int]]:
         """Of which of these messages the bodies are kept, as ascending (first, count). These are
         also messages that are not applied yet, or are dead and not swept."""
+        runs = self._kept_within(first, count)
+        return runs if self.promises is None else stored_runs(self.store, runs)
+
+    def live_in(self, first: i64, count: i64, file_id: i64) -> list[tuple[int, int]]:
+        """The same, of those whose copy that counts is in this file of the log."""
+        runs: list[tuple[int, int]] = []
+        for run_first, run_count in self._kept_within(first, count):
+            runs.extend(self.store.spans_in(file_id, run_first, run_count))
+        return runs
+
+    def _kept_within(self, first: i64, count: i64) -> list[tuple[int, int]]:
         runs = self._standing_within(first, count)
         if self.promises is not None:
             runs.extend(self.promises.within(first, count))
         for sweep in self.sweeps:
             runs.extend(sweep.within(first, count))
         runs.sort()
-        return runs if self.promises is None else stored_runs(self.store, runs)
+        return runs
 
     def standing_ranges(self, first: i64, count: i64) -> list[tuple[int, int]]:
         """Which of these messages are in the queue, or leave it and are not published as dead
@@ -447,21 +458,29 @@ class QueueCore:
         return runs_both(self.live_ranges(begin, last[0] + last[1] - begin), spans), following
 
     def relocated(
-        self, first: i64, count: i64, file_id: i64, data_offset: i64, offsets: bytes
-    ) -> None:
-        """The log moved these messages, all of one record, to another file."""
+        self,
+        first: i64,
+        count: i64,
+        source: tuple[int, int],
+        target: tuple[int, int],
+        offsets: bytes,
+    ) -> list[tuple[int, int]]:
+        """The log copied these messages, all of one record, to another file: those that are alive
+        and were there are there now, and are answered."""
+        moved: list[tuple[int, int]] = []
         slot = self.store.find_live(first)
-        if slot is not None:
-            self._move(slot, first, count, file_id, data_offset, offsets)
+        if slot is not None and is_at(slot, first, source):
+            self._move(slot, first, count, target, offsets)
+            moved = self.live_ranges(first, count)
         self.store.tidy_moved()
+        return moved
 
     def _move(
-        self, slot: Slot, first: i64, count: i64, file_id: i64, data_offset: i64, offsets: bytes
+        self, slot: Slot, first: i64, count: i64, target: tuple[int, int], offsets: bytes
     ) -> None:
         """Part of a slot is in another file now."""
         moved = Chunk(0, None, 0, offsets, 0)
-        moved.file_id = file_id
-        moved.file_offset = data_offset
+        moved.file_id, moved.file_offset = target
         moved.durable = True
         end = first + count
         assert slot.first <= first and end <= slot.first + slot.count
@@ -582,3 +601,12 @@ class QueueCore:
         if self.durable and for_good:
             self.journal.deleted(self.uid)
         return ready
+
+
+def is_at(slot: Slot, seq: i64, place: tuple[int, int]) -> bool:
+    """Whether this message of the slot is there: file, offset."""
+    chunk = slot.chunk
+    file_id: i64 = place[0]
+    offset: i64 = place[1]
+    at = data_begin(chunk, slot.index + seq - slot.first, False)
+    return chunk.file_id == file_id and at == offset

@@ -50,11 +50,19 @@ WORK_MAX: Final = 12288  # of telling owners in one turn; see `Run.work`
 ENTRIES_WORK: Final = 16  # of moving a run of entries, however long
 
 
+FilePlace = tuple[int, int]  # id of a file, offset in it
+
+
 class Owners(Protocol):
     """The queues and log groups, as the log asks them. All calls on the loop thread."""
 
-    def live_ranges(self, owner: int, first: int, count: int) -> Ranges:
-        """Which of these message_seqs are alive, as (first, count); [] for an unknown owner."""
+    def live_ranges(self, owner: int, first: int, count: int, file_id: int) -> Ranges:
+        """Which of these message_seqs are alive and in this file, as (first, count); [] for an
+        unknown owner.
+
+        There may be other copies, in any file: a crash leaves some, and so does a member of a group
+        that left and joined again.
+        """
 
     def places(self, owner: int, file_id: int, after: int) -> tuple[list[int], int]:
         """Where in this file messages of the owner behind number `after` are, in any order.
@@ -64,12 +72,18 @@ class Owners(Protocol):
         """
 
     def relocated(
-        self, owner: int, first: int, count: int, file_id: int, data_offset: int, offsets: bytes
-    ) -> None:
-        """These messages are in another file now; what of them is alive is claimed there.
+        self,
+        owner: int,
+        first: int,
+        count: int,
+        source: FilePlace,
+        target: FilePlace,
+        offsets: bytes,
+    ) -> Ranges:
+        """These messages were copied from `source` to `target`. Answers which of them are alive and
+        were in this place of `source`: for these `release` is called with the new file from now on.
 
-        Message `first + i` is at `data_offset + offsets[i] - offsets[0]`; from now on `release`
-        is called with the new `file_id` for them. Some may be dead.
+        Message `first + i` is `offsets[i] - offsets[0]` behind either place.
         """
 
     def alive_from(self, owner: int, first: int) -> tuple[Ranges, int]:
@@ -113,12 +127,18 @@ class Copy:
 class Run:
     """Messages that moved."""
 
-    __slots__ = ("count", "data_offset", "offsets", "source", "targets", "work")
+    __slots__ = ("count", "data_offset", "offsets", "source", "source_offset", "targets", "work")
 
     def __init__(
-        self, source: LogFile, targets: list[tuple[int, int]], count: int, offsets: bytes
+        self,
+        source: LogFile,
+        source_offset: int,
+        targets: list[tuple[int, int]],
+        count: int,
+        offsets: bytes,
     ) -> None:
         self.source = source  # where they were
+        self.source_offset = source_offset
         self.targets = targets
         self.count = count
         self.offsets = offsets
@@ -290,7 +310,7 @@ class Compaction:
         found: list[Alive] = []
         for file, record, payload in records:
             if payload is not None:
-                live = alive_places(file, payload, owners)
+                live = alive_places(payload, owners, file.id)
                 if live:
                     found.append(Alive(file, record, payload, live))
                 continue
@@ -417,32 +437,22 @@ class Compaction:
 
     def _relocate(self, owners: Owners, run: Run, owner: int, first: int) -> None:
         """Tell one owner, and claim what it still needs: it may be less than was chosen."""
-        owners.relocated(owner, first, run.count, self.segment.id, run.data_offset, run.offsets)
-        for start, count in owners.live_ranges(owner, first, run.count):
+        source = (run.source.id, run.source_offset)
+        target = (self.segment.id, run.data_offset)
+        for start, count in owners.relocated(owner, first, run.count, source, target, run.offsets):
             place = start - first
             moved = data_bytes_of(run.offsets, place, place + count)
             self.segment.live += moved
             run.source.live -= moved
 
 
-def live_here(file: LogFile, owners: Owners, owner: int, first: int, count: int) -> Ranges:
-    """Which of these messages are alive and have their copy that counts in this file."""
-    live = owners.live_ranges(owner, first, count)
-    others = file.elsewhere.get(owner)
-    if others is None:
-        return live
-    return [piece for start, length in live for piece in others.missing(start, length)]
-
-
-def alive_places(
-    file: LogFile, payload: PublishPayload, owners: Owners
-) -> list[tuple[int, Ranges]]:
+def alive_places(payload: PublishPayload, owners: Owners, file_id: int) -> list[tuple[int, Ranges]]:
     """Which places of a PUBLISH are alive, for each target, by its number, that needs any."""
     live: list[tuple[int, Ranges]] = []
     for number, (owner, first) in enumerate(payload.targets):
         places = [
             (start - first, count)
-            for start, count in live_here(file, owners, owner, first, payload.count)
+            for start, count in owners.live_ranges(owner, first, payload.count, file_id)
         ]
         if places:
             live.append((number, places))
@@ -501,5 +511,5 @@ def copy_run(
         prefix,
         bytes(record.payload[begin : begin + byte_count]),
     )
-    copy.run = Run(source, targets, count, offsets)
+    copy.run = Run(source, record.offset + HEADER_BYTES + begin, targets, count, offsets)
     return copy

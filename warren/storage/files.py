@@ -24,7 +24,6 @@ from warren.checksum import crc32c
 from warren.storage.disk import Disk
 from warren.storage.log_proof import LogProof
 from warren.storage.manifest import OPEN, READY, Listed, Manifest
-from warren.storage.ranges import RangeSet
 
 BLOCK_BYTES: Final = 4096  # of the header; records begin here
 MAGIC: Final = b"WARRENWL"
@@ -55,7 +54,6 @@ class LogFile:
         "claimed",
         "corrupt",
         "durable_offset",
-        "elsewhere",
         "epoch",
         "first_index",
         "groups",
@@ -104,8 +102,6 @@ class LogFile:
         self.publishers: set[int] = set()  # owners with a PUBLISH in it, dead ones too
         self.settlers: set[int] = set()  # owners with SETTLE, CHECKPOINT or DELETED in it
         self.markers: set[int] = set()  # owners whose newest MARK is in it
-        # Messages, by owner, of which a crash left a copy here; the one that counts is elsewhere.
-        self.elsewhere: dict[int, RangeSet] = {}
         # Log groups with an ENTRY, a RAFT_ENTRY or a HARD_STATE in it, dead ones too.
         self.groups: set[int] = set()
         self.stated: set[int] = set()  # members whose newest HARD_STATE is in it

@@ -11,6 +11,7 @@ them is of no use the group says by `truncate_entries` and `release_entries`.
 """
 
 import os
+from collections.abc import Sequence
 from typing import Final, final
 
 from mypy_extensions import i64
@@ -91,6 +92,13 @@ class Ledger:
         if owner not in file.publishers:
             file.publishers.add(owner)
             self.publish_files[owner] = self.publish_files.get(owner, 0) + 1
+
+    def note_settled(self, owner: int, ranges: Sequence[tuple[int, int]]) -> None:
+        """These message_seqs, (first, count), are settled: those that were never published, too."""
+        last_seq: i64 = self.last_seqs.get(owner, 0)
+        for first, count in ranges:
+            last_seq = max(last_seq, i64(first) + i64(count) - 1)
+        self.last_seqs[owner] = last_seq
 
     def note(
         self, file: LogFile, kind: int, owner: int, index: int, offset: int, size: int

@@ -33,6 +33,11 @@ class RangeSet:
                 return
         self._noted.append((first, first + count))
 
+    def unite(self, other: "RangeSet") -> None:
+        """Add all that is in the other set."""
+        for start, end in (*zip(other._starts, other._ends, strict=True), *other._noted):
+            self.add(start, end - start)
+
     def missing(self, first: int, count: int) -> list[tuple[int, int]]:
         """What of `first`..`first + count - 1` is not in the set, as (first, count)."""
         if self._noted:

@@ -314,6 +314,7 @@ class Wal:
 
     def append_settle(self, owner: int, ranges: Sequence[tuple[int, int]]) -> Location:
         """These messages, (first, count), of the owner are finished for good."""
+        self.ledger.note_settled(owner, ranges)
         if len(ranges) != 1:
             return self.append(SETTLE, owner, 0, (encode_settle(ranges),))
         log = self._log

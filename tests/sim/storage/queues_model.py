@@ -1,5 +1,6 @@
 """Queues as small as can be, above the log: what it asks of them, and what they expect of it."""
 
+from warren.storage.compaction import FilePlace
 from warren.storage.recovery.recovery import RecoveredPublish
 from warren.storage.recovery.stretches import Stretch
 from warren.storage.wal import Wal
@@ -126,21 +127,33 @@ class Queues:
 
     # Owners
 
-    def live_ranges(self, owner: int, first: int, count: int) -> list[tuple[int, int]]:
+    def live_ranges(
+        self, owner: int, first: int, count: int, file_id: int
+    ) -> list[tuple[int, int]]:
         held = self.live.get(owner, {})
-        return ranges_of([seq for seq in range(first, first + count) if seq in held])
+        seqs = [seq for seq in range(first, first + count) if seq in held]
+        return ranges_of([seq for seq in seqs if held[seq].file_id == file_id])
 
     def relocated(
-        self, owner: int, first: int, count: int, file_id: int, data_offset: int, offsets: bytes
-    ) -> None:
+        self,
+        owner: int,
+        first: int,
+        count: int,
+        source: FilePlace,
+        target: FilePlace,
+        offsets: bytes,
+    ) -> list[tuple[int, int]]:
         table = memoryview(offsets).cast("I")
         held = self.live.get(owner, {})
-        for place in range(count):
-            if first + place in held:
-                message = held[first + place]
+        moved: list[int] = []
+        for place, seq in enumerate(range(first, first + count)):
+            message = held.get(seq)
+            begin = table[place] - table[0]
+            if message and (message.file_id, message.offset) == (source[0], source[1] + begin):
                 assert table[place + 1] - table[place] == message.length
-                message.file_id = file_id
-                message.offset = data_offset + table[place] - table[0]
+                message.file_id, message.offset = target[0], target[1] + begin
+                moved.append(seq)
+        return ranges_of(moved)
 
     def places(self, owner: int, file_id: int, after: int) -> tuple[list[int], int]:
         """Two in one answer, so that every answer has to be gone on with."""

@@ -529,7 +529,7 @@ def test_a_backlog_with_holes_moves_with_the_log() -> None:
     harness.node.log.active = 2
     for seq in (5, 6, 7, 12):  # A copy of the sixth was under way when it went.
         place = harness.node.log.put(b"%04d" % (seq - 1), 4)
-        harness.host.core.relocated(seq, 1, place.file_id, place.offset, table([b"0000"], 0))
+        harness.relocate(seq, 1, place, table([b"0000"], 0))
         harness.node.log.release(1 if seq != 6 else 2, 4)
     left = [*range(1, 6), 7, *range(12, 41)]
     assert harness.bodies() == {seq: b"%04d" % (seq - 1) for seq in left}
@@ -542,7 +542,7 @@ def test_a_folded_backlog_moves_with_the_log_and_can_be_read_there() -> None:
     harness.node.log.active = 2
     for seq in range(5, 15):
         place = harness.node.log.put(b"%04d" % (seq - 1), 4)
-        harness.host.core.relocated(seq, 1, place.file_id, place.offset, table([b"0000"], 0))
+        harness.relocate(seq, 1, place, table([b"0000"], 0))
         harness.node.log.release(1, 4)
     assert harness.bodies() == {seq: b"%04d" % (seq - 1) for seq in range(1, 41)}
     assert harness.host.delete() == 40

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from queues.bodies.paging import BATCH_BYTES, BEHIND_BYTES, REST_CHUNKS, Pager
-from queues.bodies.store import BodyBudget, Store
+from queues.bodies.store import EXTENT_SLOTS, BodyBudget, Store
 from queues.machine.commands import ACCEPT, Attach, Purge, consumer_key
 from queues.message import BEING_PAGED, Chunk
 from queues.sessions.credit import CreditActor, CreditSpec
@@ -184,6 +184,23 @@ def pager_of(limit_bytes: int = 0, rest_bytes: int = 0) -> tuple[Pager, FakePage
     budget = BodyBudget(limit_bytes)
     pages = FakePages()
     return Pager(pages, budget, rest_bytes), pages, Store(budget)
+
+
+def test_what_comes_in_large_runs_is_folded_as_fast_as_it_comes() -> None:
+    """Of 12 million messages a second, their places took 30 MB of memory in each second."""
+    pager, pages, store = pager_of()
+    bodies = [b"x"] * 2_000
+    chunks = 0
+    for _ in range(100):
+        for _ in range(40):
+            chunk = chunk_of(bodies, persistent=False)
+            store.add(1 + chunks * len(bodies), chunk, 0, len(bodies), False)
+            pager.offer(chunk)
+            chunks += 1
+        store.tidy()
+        pager.end_turn()
+        pages.complete()
+    assert store.entry_count() < chunks // 8 + 2 * EXTENT_SLOTS
 
 
 def test_what_is_settled_while_it_rests_is_never_written() -> None:

@@ -23,6 +23,18 @@ def test_missing_is_what_a_plain_set_lacks(
         assert numbers == [seq for seq in range(start, start + length) if seq not in plain]
 
 
+@given(pairs, pairs)
+def test_a_union_has_what_either_set_has(
+    ours: list[tuple[int, int]], theirs: list[tuple[int, int]]
+) -> None:
+    ranges, others, both = RangeSet(), RangeSet(), RangeSet()
+    for target, added in ((ranges, ours), (others, theirs), (both, [*ours, *theirs])):
+        for first, count in added:
+            target.add(first, count)
+    ranges.unite(others)
+    assert ranges.missing(0, 70) == both.missing(0, 70)
+
+
 @given(st.lists(st.sets(st.integers(0, 11)), min_size=1, max_size=3))
 def test_runs_are_cut_where_the_holders_change(wanted: list[set[int]]) -> None:
     live = [

@@ -123,6 +123,21 @@ def test_what_settles_a_queue_with_many_survivors_is_said_anew_in_pieces(node: S
     assert node.restarted().live() == {10: list(range(4, 401, 2))}
 
 
+def test_numbers_that_are_settled_without_a_message_stay_used(node: Small) -> None:
+    """A mirrored queue that becomes a classic one passes over those of other terms."""
+    node.queues.publish_bodies([10], [body(1)], 0)
+    node.wal.roll()
+    node.rest()
+    file_id = node.wal.active_file_id
+    node.wal.append_settle(10, [(2, 98)])
+    node.wal.roll()
+    node.rest()
+    assert file_id not in node.wal.files and len(node.kinds(CHECKPOINT)) == 1
+    again = node.restarted()
+    assert again.live() == {10: [1]}
+    assert again.queues.last_seqs[10] == 99
+
+
 def test_a_message_settled_between_two_pieces_stays_settled(node: Small) -> None:
     node.queues.publish_bodies([10], [b"%05d" % number for number in range(60)], 0)
     node.wal.roll()
@@ -449,6 +464,47 @@ def test_a_file_stays_where_an_owner_has_not_told_all_its_places(
     assert node.restarted().live() == {10: [1, 40, 70]}
 
 
+@pytest.mark.parametrize("is_chosen", [False, True], ids=["before", "after"])
+def test_messages_that_come_again_are_not_moved_with_their_old_copies(is_chosen: bool) -> None:
+    """A member of a group leaves, and joins again, before or after its messages were copied."""
+    node = Small()
+    node.open()
+    bodies = [body(number) for number in range(90)]
+    for each in bodies:
+        node.queues.publish_bodies([10, 11], [each], 0)
+    node.rest()
+    node.queues.settle(11, [seq for seq in range(1, 91) if seq % 30])
+    if is_chosen:
+        # What the member settles is settled by its group: not in this log.
+        for seq in [seq for seq in range(1, 91) if seq % 10]:
+            gone = node.queues.live[10].pop(seq)
+            node.wal.release(gone.file_id, gone.length)
+        node.wal.roll()
+        node.wal.flush()
+        while node.upkeep.compaction is None or node.upkeep.compaction.written_bytes == 0:
+            assert node.runner.step(node_random)
+    for message in node.queues.live[10].values():
+        node.wal.release(message.file_id, message.length)
+    node.queues.live[10] = {}
+    node.queues.last_seqs[10] = 0
+    for first in range(0, 90, 3):  # In other records than before.
+        node.queues.publish_bodies([10], bodies[first : first + 3], 0)
+    for _ in range(3):
+        node.wal.roll()
+        node.rest()
+    assert node.wal.tally.finished > 0
+    assert node.bodies(10) == bodies
+    assert node.bodies(11) == [body(seq - 1) for seq in (30, 60, 90)]
+    node.queues.settle(10, list(range(1, 91)))
+    node.queues.settle(11, [30, 60, 90])
+    assert node.wal.ledger.live_bytes() == 0
+    for _ in range(3):
+        node.wal.roll()
+        node.rest()
+    assert all(file.live == 0 for file in node.wal.files.values())
+    assert node.alarms == []
+
+
 def test_no_file_is_set_aside_while_an_owner_that_is_gone_frees_what_it_had(node: Small) -> None:
     """It frees a long queue in slices: its messages are not missed."""
     for number in range(90):
@@ -477,3 +533,19 @@ def test_no_file_is_set_aside_while_an_owner_that_is_gone_frees_what_it_had(node
     assert node.alarms == []
     assert node.excess_files() <= SLACK_FILES
     assert node.bodies(11) == [body(seq - 1) for seq in (30, 60, 90)]
+
+
+@pytest.mark.parametrize("others", [[], [11]], ids=["stretch", "record"])
+def test_messages_that_are_twice_in_one_file_are_found_once(node: Small, others: list[int]) -> None:
+    """A member of a group has left and joined again, and nothing else in the log is of a group."""
+    bodies = [body(number) for number in range(9)]
+    node.queues.publish_bodies([10, *others], bodies, 0)
+    for message in node.queues.live[10].values():
+        node.wal.release(message.file_id, message.length)
+    node.queues.last_seqs[10] = 0
+    for first in range(0, 9, 3):  # In other records than before.
+        node.queues.publish_bodies([10], bodies[first : first + 3], 0)
+    node.rest()
+    again = node.restarted()
+    assert again.bodies(10) == bodies
+    assert again.wal.ledger.live_bytes() == node.wal.ledger.live_bytes()

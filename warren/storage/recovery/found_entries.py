@@ -90,10 +90,6 @@ class FoundEntries:
         self._states: dict[int, StoredState] = {}
         self.last_state = 0  # highest number of a HARD_STATE
 
-    def owners(self) -> set[int]:
-        """Those of which an entry was found."""
-        return set(self._found)
-
     def end_file(self) -> None:
         self._open.clear()
 

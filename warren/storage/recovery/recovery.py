@@ -189,10 +189,8 @@ class OwnerState:
 
     __slots__ = (
         "claimed",
-        "claimed_here",
         "dead",
         "deleted",
-        "is_grouped",
         "is_unknown",
         "last_seq",
         "mark",
@@ -202,10 +200,6 @@ class OwnerState:
     def __init__(self) -> None:
         self.dead = RangeSet()
         self.claimed = RangeSet()  # found in a newer file
-        # The messages of a group may be twice in one file: a member that left this node and joined
-        # again got them again.
-        self.is_grouped = False
-        self.claimed_here = RangeSet()  # of a group: found in the same file
         self.last_seq = 0
         self.mark = -1
         self.mark_file: LogFile | None = None
@@ -619,9 +613,6 @@ class Recovery:
             for index, payload in sorted(self._payloads[owner].items()):
                 sink.entry(owner, index, payload)
         self._payloads.clear()
-        for owner in self._groups.owners():
-            if owner in self._owners:
-                self._owners[owner].is_grouped = True
         for owner, state in self._owners.items():
             if state.deleted:
                 self._groups.forget(owner)
@@ -677,20 +668,17 @@ class Recovery:
         for run in self._runs:
             runs.setdefault(run.file.id, []).append(run)
         for file_id in sorted({*rows, *runs}, reverse=True):
-            noted: list[tuple[OwnerState, Ranges]] = []
+            here: dict[int, RangeSet] = {}  # what was found in this file, by owner
             for row in rows.get(file_id, ()):
-                self._claim_row(row, noted)
+                self._claim_row(row, here)
             for run in runs.get(file_id, ()):
-                self._claim_run(run, noted)
-            for state, live in noted:
-                state.claimed_here = RangeSet()
-                for start, length in live:
-                    state.claimed.add(start, length)
+                self._claim_run(run, here)
+            for owner, found in here.items():
+                self._owners[owner].claimed.unite(found)
 
-    def _claim_row(self, row: Row, noted: list[tuple[OwnerState, Ranges]]) -> None:
+    def _claim_row(self, row: Row, here: dict[int, RangeSet]) -> None:
         for owner, first in row.payload.targets:
-            state = self._owners[owner]
-            live = self._claim(row.file, owner, state, first, row.payload.count)
+            live = self._claim(owner, first, row.payload.count, here)
             for start, length in live:
                 place = start - first
                 self._count_live(
@@ -698,37 +686,28 @@ class Recovery:
                 )
             if live:
                 row.targets.append((owner, first, live))
-                noted.append((state, live))
 
-    def _claim_run(self, run: Run, noted: list[tuple[OwnerState, Ranges]]) -> None:
-        state = self._owners[run.owner]
-        run.live = self._claim(run.file, run.owner, state, run.first, run.end - run.first)
+    def _claim_run(self, run: Run, here: dict[int, RangeSet]) -> None:
+        run.live = self._claim(run.owner, run.first, run.end - run.first, here)
         for start, length in run.live:
             self._count_live(run.file, run.bytes_of(start, length))
-        if run.live:
-            noted.append((state, run.live))
 
-    def _claim(
-        self, file: LogFile, owner: int, state: OwnerState, first: int, count: int
-    ) -> Ranges:
-        """What of these messages the owner still needs and has not in a newer file."""
+    def _claim(self, owner: int, first: int, count: int, here: dict[int, RangeSet]) -> Ranges:
+        """What of these messages the owner still needs and has not in a newer file, nor before in
+        this one: a member of a group that left this node and joined again got its messages twice.
+        """
         live: Ranges = []
+        state = self._owners[owner]
         if state.deleted:
             return live
+        found = here.get(owner)
+        if found is None:
+            found = here[owner] = RangeSet()
         for start, length in state.dead.missing(first, count):
-            found = state.claimed.missing(start, length)
-            if found != [(start, length)]:
-                note_elsewhere(file, owner, start, length, found)
-            live.extend(found)
-        return self._claim_here(state, live) if state.is_grouped else live
-
-    def _claim_here(self, state: OwnerState, found: Ranges) -> Ranges:
-        """What of these messages is not twice in this file."""
-        live: Ranges = []
-        for start, length in found:
-            live.extend(state.claimed_here.missing(start, length))
+            for newest, some in state.claimed.missing(start, length):
+                live.extend(found.missing(newest, some))
         for start, length in live:
-            state.claimed_here.add(start, length)
+            found.add(start, length)
         return live
 
     def _count_live(self, file: LogFile, byte_count: int) -> None:
@@ -757,16 +736,6 @@ class Recovery:
             self._ledger.last_seqs[owner] = state.last_seq
             if state.mark_file is not None:
                 self._ledger.mark_files[owner] = state.mark_file
-
-
-def note_elsewhere(file: LogFile, owner: int, first: int, count: int, here: Ranges) -> None:
-    """Of these messages only `here` count in this file."""
-    others = file.elsewhere.setdefault(owner, RangeSet())
-    at = first
-    for start, length in here:
-        others.add(at, start - at)
-        at = start + length
-    others.add(at, first + count - at)
 
 
 def hand_over_stretch(cut: Cut, sink: RecoverySink) -> None:
