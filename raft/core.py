@@ -430,6 +430,7 @@ class Raft(LogMember):
         if message.index <= self.commit_index:
             self._outbox.acknowledge(sender, self.commit_index, 0)
             return
+        self._incoming.heed_later_term(message)
         if self._incoming.receive(sender, message, self.term):
             self._incoming.install(self._replica.incoming_point(message, self.term))
 

@@ -21,7 +21,7 @@ from mypy_extensions import i64
 from raft.core import Raft
 from raft.entries import Config, Entry, SnapshotPoint
 from raft.log_group import COMMITTED, LOST, UNKNOWN, GroupLog, GroupOwner, MirrorOwner
-from raft.membership import Change, Refused
+from raft.membership import Change, Refused, next_change
 from raft.messages import AppendResponse
 from raft.proposals import Proposals
 from raft.ready import Read
@@ -376,3 +376,35 @@ class Group:
         self._barriers = {}
         for done in barriers.values():
             done(False)
+
+
+@final
+class WantedMembers:
+    """The members that a group is to have, for the owner of one of them: who leads changes those
+    that there are one by one (`next_change`).
+    """
+
+    def __init__(self, node: i64) -> None:
+        self._node: i64 = node
+        self.members: tuple[int, ...] = ()  # none: it is not known yet
+        self.is_refused = False  # the last step: to be taken again later
+
+    def has(self, node: i64) -> bool:
+        """Whether the node is to be a member, as far as is known."""
+        return len(self.members) == 0 or node in self.members
+
+    def next(self, group: Group) -> Change | None:
+        """What is to be changed next."""
+        if len(self.members) == 0:
+            return None
+        return next_change(group.raft.config, self.members, int(self._node))
+
+    def approach(self, group: Group) -> None:
+        """Take one step, on the node that leads. It is refused while another change or a transfer
+        is under way, and a transfer may end without another leader."""
+        change = self.next(group)
+        self.is_refused = change is not None and isinstance(group.change(change), Refused)
+        if change is None and not self.has(self._node):
+            for member in self.members:
+                if member in group.raft.config.voters and group.transfer(member):
+                    return

@@ -29,6 +29,8 @@ class Incoming:
         "_slices",
         "_stored",
         "_stream",
+        "_term",
+        "_told_term",
         "_unstored",
         "_was_dropped",
         "is_installing",
@@ -39,6 +41,8 @@ class Incoming:
         self._outbox = outbox
         self._stream: SnapshotSlice | None = None  # the first slice, or any, of the stream
         self._sender: i64 = 0
+        self._term: i64 = 0  # of the sender, when a slice was taken last
+        self._told_term: i64 = 0  # in which it began the stream once more, and heard how far it is
         self._received: i64 = 0  # slices before this one were taken
         self._stored: i64 = 0  # slices before this one are durable
         self._slices: list[SnapshotSlice] = []  # for the host
@@ -70,6 +74,17 @@ class Incoming:
         if is_first and self._stored > 0 and not self.is_installing:
             self.drop()
 
+    def heed_later_term(self, part: SnapshotSlice) -> None:
+        """Drop the stream that is coming in if its sender begins it once more in a later term, and
+        does so again when it knows how far things are: it has restarted since it led last, and cuts
+        its slices in other places. One that can go on where it was does."""
+        if part.slice_number != 0 or part.term <= self._term or not self.fits(part):
+            return
+        if part.term > self._told_term:
+            self._told_term = part.term  # `receive` answers how far things are.
+        elif not self.is_installing:
+            self.drop()
+
     def _is_late(self, part: SnapshotSlice) -> bool:
         """A newer snapshot of the same member is coming in."""
         stream = self._stream
@@ -93,6 +108,7 @@ class Incoming:
         self._received += 1
         self._slices.append(part)
         self._unstored.append(part)
+        self._term = part.term
         return part.is_last
 
     def install(self, point: SnapshotPoint) -> None:

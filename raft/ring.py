@@ -113,7 +113,7 @@ class Ring(LogMember):
         self._returned_here: i64 = 0  # the mark that this last member sent
         self._mark_elapsed: i64 = 0  # ticks since then
         # Of the leader: what is committed in a view needs all its members, what was before does not
-        self._needed_index: i64 = 0  # committed when it took the view
+        self._needed_index: i64 = 0  # committed, as far as it knows, when it took the view
         self._heard = Heard()
         self._early = Early()
         self._view_has_moved = False
@@ -241,12 +241,13 @@ class Ring(LogMember):
             self._incoming.drop()  # A neighbour that restarted cuts its slices in other places.
         self._left_mark = self._returned = self._returned_here = 0
         self._right_base = NO_BASE
-        self._needed_index = self.commit_index
         self._heard = Heard()
         if self.member in view.synchronised:
             self._complete(view)
         if view.term != self.term:
             self._begin_term(view)
+        # Before its first entry is committed it does not know how much of its log is.
+        self._needed_index = max(self.commit_index, self._first_index)
         for sender, message in self._early.take(self.epoch):
             self.step(sender, message)
 

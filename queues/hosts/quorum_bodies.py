@@ -87,7 +87,8 @@ class Bodies:
 
     def lost_below(self, end: i64) -> list[tuple[int, int]]:
         """Messages of the queue whose bodies are not here. Only a mirror that is not synchronised
-        has such: entries that it received came without bodies of messages that were settled."""
+        has such, and a member that lacks entries that were committed: entries that it received came
+        without bodies of messages that were settled."""
         lost: list[tuple[int, int]] = []
         for first, count in self._core.machine.queue_within(1, end - 1):
             lost.extend(self._absent(first, first + count))

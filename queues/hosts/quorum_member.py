@@ -66,8 +66,7 @@ from queues.queue_host import SessionSink, View
 from queues.remote.remote_interfaces import StreamSink
 from queues.sessions.credit import CreditActor
 from raft.entries import COMMAND, CONFIG, Config, Entry, SnapshotPoint
-from raft.group import Group
-from raft.membership import next_change
+from raft.group import Group, WantedMembers
 from raft.messages import SnapshotSlice
 from raft.ready import Lead
 from raft.ring import Ring
@@ -81,11 +80,11 @@ SNAPSHOT_REST_MS: Final = 10_000  # so long it is new: each one costs the disk a
 REATTACH_BYTES: Final = 1 << 20  # bodies with entries for one who is behind, in one go
 CAMPAIGN_MS: Final = 50  # until it is tried again by the member that is to lead a new queue
 RETRY_MS: Final = 20  # until what the group did not take is proposed again
+CHANGE_MS: Final = 200  # until a change of the members that was refused is tried again
 SETTLE_WAIT_MS: Final = 20  # acknowledgements wait for other commands, if no message waits
 SETTLES_WAIT_MAX: Final = 1024  # so many of them
 CAMPAIGNS: Final = 20
 UNTIMED: Final = -1  # of a batch: the turn says what time it is
-PROCESS_SHIFT: Final = 64  # of a session id: what is above is its process
 
 OnLead = Callable[[int, int, int, bool], None]  # uid, leader or 0, term, leads here and is ready
 
@@ -161,7 +160,7 @@ class QuorumMember:
         )
         self._group: Group | None = None
         self._birth = b""
-        self._wanted: tuple[int, ...] = ()  # members by the definitions; empty: not known
+        self._wanted = WantedMembers(node)
         self._inspects: list[StreamSink] = []  # to be answered in the next step
         self._commands: list[Command] = []
         self._settle_count: i64 = 0  # of them: acknowledgements, which may wait
@@ -228,8 +227,9 @@ class QuorumMember:
         """See HomeEnd. The chunk stays its owner's: what is kept here is another one."""
         if self.term == 0 or self.mirror.is_retiring:
             return False
+        if not self._entries.takes(sink, command):
+            return True
         core = self.core
-        self._entries.adopt(sink)
         if chunk is not None:
             own = chunk.twin()
             enqueue = enqueue_of(command)
@@ -291,10 +291,8 @@ class QuorumMember:
         return self.core.view(sink, first, count)
 
     def processes(self) -> set[int]:
-        """Of all sessions that the queue knows of."""
-        streams = self.core.machine.streams
-        assert streams is not None
-        return {int(session) >> PROCESS_SHIFT for session in streams.by_session}
+        """Of all sessions that the queue knows of, or will."""
+        return self._entries.processes()
 
     def suspended(self) -> set[int]:
         """Processes whose consumers get nothing, for their nodes could not be reached."""
@@ -367,6 +365,9 @@ class QuorumMember:
         if self.term == 0:
             self._campaign(group, now_ms)
             return
+        if self._wanted.is_refused:
+            self._turn.wake_host(self, int(now_ms) + CHANGE_MS)
+            self._follow()
         if len(self._inspects) > 0:
             self._answer_inspects()
         if len(self._stepped) > 0:
@@ -424,7 +425,9 @@ class QuorumMember:
         """Whether this is the only member, and is to stay so: no entries are sent, so messages
         are in the log alone. To copy them is a fifth of what a message of 1 KB costs."""
         config = group.raft.config
-        return len(self._wanted) <= 1 and len(config.voters) == 1 and len(config.learners) == 0
+        return (
+            len(self._wanted.members) <= 1 and len(config.voters) == 1 and len(config.learners) == 0
+        )
 
     def _forget_bare(self, group: Group) -> bool:
         """Before another member comes: no entry without its messages may be in memory, from where
@@ -607,7 +610,7 @@ class QuorumMember:
         has_lost = self._has_lost(term)
         if has_lost or machine.next_seq >> TERM_SHIFT < self.reborn_term:
             commands.extend(self._sweep())
-        if has_lost:
+            # Entries that were sent again came without bodies of what was settled by then.
             commands.append(DropLost(self.bodies.lost_below(machine.next_seq)))
         self._stepped.append(Batch(UNTIMED, self._next_seq, commands))
         self._mark()
@@ -712,12 +715,12 @@ class QuorumMember:
 
     def follow(self, members: tuple[int, ...]) -> None:
         """The definitions name these as members."""
-        self._wanted = members
+        self._wanted.members = members
         self._follow()
 
     def is_wanted(self, node: int) -> bool:
         """Whether the definitions name the node, as far as is known."""
-        return len(self._wanted) == 0 or node in self._wanted
+        return self._wanted.has(node)
 
     def configured(self, config: Config) -> None:
         """What is in the log may be taken back; what counts comes with `apply`."""
@@ -725,7 +728,7 @@ class QuorumMember:
     def _settle_members(self, group: Group) -> None:
         """A change of the members is committed."""
         config = group.raft.config
-        if self.node in config.members() or len(self._wanted) == 0 or self.node in self._wanted:
+        if self.node in config.members() or self._wanted.has(self.node):
             self._follow()
             return
         left = self.on_left
@@ -733,21 +736,18 @@ class QuorumMember:
             left(int(self.uid))
 
     def _follow(self) -> None:
-        """One step from the group's members to those that are wanted, if this node leads."""
-        group = self._group
-        if group is None or self.term == 0 or len(self._wanted) == 0 or self.mirror.joined > 0:
+        """Take one step to the members that are wanted, if this node leads; later if refused."""
+        group, wanted = self._group, self._wanted
+        if group is None or self.term == 0 or self.mirror.joined > 0:
             return
-        config = group.raft.config
-        change = next_change(config, self._wanted, self.node)
-        if change is not None:
-            if len(config.members()) == 1 and not self._forget_bare(group):
-                self._grows = True  # Once they are applied.
-                return
-            group.change(change)  # Refused: another one is under way, and comes back here.
-        elif self.node not in self._wanted:
-            for member in self._wanted:
-                if member in config.voters and group.transfer(member):
-                    return
+        is_alone = len(group.raft.config.members()) == 1
+        if is_alone and wanted.next(group) is not None and not self._forget_bare(group):
+            self._grows = True  # Once they are applied.
+            return
+        was_refused = wanted.is_refused
+        wanted.approach(group)
+        if wanted.is_refused and not was_refused:
+            self._mark()
 
     # GroupOwner: snapshots
 
@@ -859,7 +859,7 @@ class QuorumMember:
     def take_view(self, view: RingView) -> None:
         """The definitions decided this view of the mirror ring. A leader that was alone waits until
         no entry without its messages is left in memory."""
-        self._wanted = view.members
+        self._wanted.members = view.members
         self.mirror.next_view = None
         group = self._group
         if group is None:

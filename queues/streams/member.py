@@ -48,8 +48,7 @@ from queues.streams.storage import Disks, decode_state, encode_state, pieces
 from queues.streams.tail import Tail
 from queues.streams.transfer import SLICE_BYTES, IncomingFiles, OutgoingFiles, SliceDone
 from raft.entries import COMMAND, CONFIG, Config, Entry, SnapshotPoint
-from raft.group import Group
-from raft.membership import next_change
+from raft.group import Group, WantedMembers
 from raft.messages import SnapshotSlice
 from raft.ready import Lead
 from raft.status import Status
@@ -64,6 +63,7 @@ LATE: Final = 16  # times as much, while another member gets the last snapshot
 CAMPAIGN_MS: Final = 50
 CAMPAIGNS: Final = 20
 RETRY_MS: Final = 20  # until what the group did not take is proposed again
+CHANGE_MS: Final = 200  # until a change of the members that was refused is tried again
 EXPIRY_MS: Final = 10_000  # between entries that only pass on the time
 UNWRITTEN_MAX: Final = 64 << 20  # bytes that wait for the segments: then publishers wait
 
@@ -131,7 +131,7 @@ class StreamMember:
         self.log.on_written = self._written
         self._group: Group | None = None
         self._birth = b""
-        self._wanted: tuple[int, ...] = ()
+        self._wanted = WantedMembers(node)
         self._sinks: dict[SessionId, StreamSink] = {}
         self._inspects: list[StreamSink] = []  # to be answered in the next step
         self._waiting = Batch([], [], [])
@@ -246,8 +246,9 @@ class StreamMember:
             known.credit.peer_down(self.credit)
 
     def processes(self) -> set[int]:
-        """Of all sessions that publish."""
-        return self.machine.processes()
+        """Of all sessions that publish, also of those that have yet to be applied."""
+        batches = (*self._open, self._waiting)
+        return self.machine.processes().union(*(batch.processes() for batch in batches))
 
     def suspended(self) -> set[int]:
         """Publishers hold no messages: none is ever suspended."""
@@ -287,6 +288,9 @@ class StreamMember:
             self._remove_expired(group, now_ms)
 
     def _propose(self, group: Group, now_ms: int) -> None:
+        if self._wanted.is_refused:
+            self._turn.wake_host(self, now_ms + CHANGE_MS)
+            self._follow()
         self._answer_inspects()
         if now_ms >= self._expiry.due_ms:
             self._propose_expiry(group, now_ms)
@@ -374,9 +378,8 @@ class StreamMember:
         outcome = self.machine.apply(now_ms, commands, chunks)
         if outcome.chunks:
             self._append(entry, outcome)
-        elif not commands and self.retain(outcome.now_ms) > 0:
-            self._expiry.has_cut = True
-            self._mark()
+        elif not commands:
+            self.retain(outcome.now_ms)
         if batch is not None:
             self._give_back(batch.owed)
         if self.term > 0:
@@ -417,16 +420,15 @@ class StreamMember:
             self.retain(outcome.now_ms)
             self.offloader.look()
 
-    def retain(self, now_ms: int) -> int:
-        """Cut segments that the limits do not allow any more; return how many messages go."""
+    def retain(self, now_ms: int) -> None:
+        """Cut segments that the limits do not allow any more."""
         count = 0
         if not self.offloader.is_busy:  # It must not be cut while it is uploaded.
             count = self.log.retain(self.settings.bytes_max, self.settings.age_max_ms, now_ms)
-        if self.log.drop_offloaded(self.settings.local_bytes_max):
+        if self.log.drop_offloaded(self.settings.local_bytes_max) or count > 0:
             self._expiry.has_cut = True
             self._mark()
         self._plan_expiry()
-        return count
 
     def _give_back(self, owed: Owed) -> None:
         """Grant credit again, unless the disk is behind."""
@@ -541,11 +543,11 @@ class StreamMember:
 
     def follow(self, members: tuple[int, ...]) -> None:
         """The definitions name these as members."""
-        self._wanted = members
+        self._wanted.members = members
         self._follow()
 
     def is_wanted(self, node: int) -> bool:
-        return not self._wanted or node in self._wanted
+        return self._wanted.has(node)
 
     def configured(self, config: Config) -> None:
         """What counts comes with `apply`."""
@@ -558,18 +560,14 @@ class StreamMember:
             self.on_left(self.uid)
 
     def _follow(self) -> None:
-        """One step from the group's members to those that are wanted, if this node leads."""
-        group = self._group
-        if group is None or self.term == 0 or not self._wanted:
+        """Take one step to the members that are wanted, if this node leads; later if refused."""
+        group, wanted = self._group, self._wanted
+        if group is None or self.term == 0:
             return
-        config = group.raft.config
-        change = next_change(config, self._wanted, self.node)
-        if change is not None:
-            group.change(change)
-        elif self.node not in self._wanted:
-            for member in self._wanted:
-                if member in config.voters and group.transfer(member):
-                    return
+        was_refused = wanted.is_refused
+        wanted.approach(group)
+        if wanted.is_refused and not was_refused:
+            self._mark()
 
     # GroupOwner: snapshots
 

@@ -12,7 +12,7 @@ from typing import Final
 from queues.streams.storage import Disks
 from warren.storage.streams.segments import Segment, SegmentFiles, index_bytes
 
-SLICE_BYTES: Final = 256 << 10
+SLICE_BYTES: Final = 256 << 10  # A member that has restarted goes on where it was: never change it.
 STATE: Final = 1
 DATA: Final = 2
 INDEX: Final = 3

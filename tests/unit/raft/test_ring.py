@@ -271,6 +271,26 @@ def test_a_mirror_is_not_synchronised_while_committed_entries_are_on_their_way()
     assert leader.next_synchronised == 3
 
 
+def test_what_a_leader_had_before_it_restarted_counts_as_committed_for_a_new_mirror() -> None:
+    """It cannot know which of its entries are: a mirror without one of them could lead next."""
+    rings = Rings([1])
+    rings.publish(b"x", b"y")
+    last_index = int(rings.cores[1].last_index)
+    point = SnapshotPoint(0, 0, 0, Config(()))
+    restored = Restored(HardState(1, 1), point, last_index, [(1, 1, 1)], [])
+    leader = rings.cores[1] = Ring(1, 1, restored, Settings())
+    leader.restore_whole()
+    view = rings.view.led_by(1, [], 2).with_mirror(2, 3)
+    rings.cut = {(1, 2)}
+    rings.take(view)
+    assert leader.role == LEADER and leader.commit_index == 0
+    first_index = last_index + 1  # of its new term
+    leader.step(2, AppendResponse(view.epoch, True, first_index - 1, 0))
+    assert leader.next_synchronised == 0
+    leader.step(2, AppendResponse(view.epoch, True, first_index, 0))
+    assert leader.next_synchronised == 2
+
+
 def test_synchronisation_can_be_cancelled_and_begun_again() -> None:
     rings = Rings([1, 2])
     rings.cores[2].synchronise(False)

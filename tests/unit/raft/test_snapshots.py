@@ -270,6 +270,39 @@ def test_another_stream_drops_what_was_staged() -> None:
     assert not slice_answers(turn(raft))
 
 
+def three_stored() -> Raft:
+    """Slices 0 to 2 of a stream of term 3 are durable."""
+    raft = follower((1,), term=3)
+    for number in range(3):
+        raft.step(2, part(number))
+    for one in turn(raft).slices:
+        raft.slice_stored(one)
+    turn(raft)
+    return raft
+
+
+def test_a_leader_that_was_elected_again_goes_on_with_its_slices() -> None:
+    raft = three_stored()
+    for first, second in ((part(0), part(0, term=4)), (part(3, term=4), part(0, term=4))):
+        raft.step(2, first)
+        raft.step(2, second)
+        ready = turn(raft)
+        assert (ready.slices_dropped, slice_answers(ready)[-1]) == (False, 3)
+    assert numbers(ready) == [3]
+
+
+def test_a_leader_that_cannot_go_on_begins_its_slices_once_more() -> None:
+    """It has restarted, cuts its slices in other places, and does not find the one to go on with:
+    it sends the first one again when it knows how far things are."""
+    raft = three_stored()
+    raft.step(2, part(0, term=4))
+    ready = turn(raft)
+    assert (ready.slices_dropped, slice_answers(ready)) == (False, [3])
+    raft.step(2, part(0, term=4))
+    ready = turn(raft)
+    assert (ready.slices_dropped, numbers(ready)) == (True, [0])
+
+
 def test_a_drop_and_a_new_stream_in_one_turn_leave_only_the_new_slices() -> None:
     raft = follower((1,), term=3)
     raft.step(2, part(0))
