@@ -15,7 +15,7 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from queues.hosts.classic import ClassicHost
-from queues.machine.commands import Command, EndSession, Inspect, SessionId
+from queues.machine.commands import Command, EndSession, Inspect, SessionId, process_of
 from queues.machine.consuming.numbered_sessions import Resume, Resumed, Streams
 from queues.message import Chunk
 from queues.queue_host import PublishingOnly, SessionSink, View
@@ -23,7 +23,6 @@ from queues.remote.remote_interfaces import StreamSink
 from queues.sessions.credit import CreditActor, CreditSpec
 
 ABSENT_CREDIT: Final = CreditSpec(400, 200)
-PROCESS_SHIFT: Final = 64  # of a session id: what is above is its process
 
 
 @final
@@ -160,7 +159,7 @@ class ClassicEnd:
 
     def processes(self) -> set[int]:
         """Of all sessions whose commands have numbers."""
-        return {int(session) >> PROCESS_SHIFT for session in self._streams().by_session}
+        return {process_of(session) for session in self._streams().by_session}
 
     def suspended(self) -> set[int]:
         """Processes whose consumers get nothing, for their nodes could not be reached."""

@@ -13,7 +13,14 @@ from mypy_extensions import i64
 from queues.hosts.effect_dispatch import session_in, tell
 from queues.hosts.queue_core import QueueCore
 from queues.hosts.quorum_bodies import Bodies
-from queues.machine.commands import Command, EndSession, Numbered, SessionId
+from queues.machine.commands import (
+    Command,
+    EndProcess,
+    EndSession,
+    Numbered,
+    SessionId,
+    process_of,
+)
 from queues.machine.effects import (
     LEFT_ACCEPTED,
     Applied,
@@ -56,8 +63,39 @@ class EntryApply:
         self._on_purged = on_purged
         self._on_sizes_wanted = on_sizes_wanted
         self._sinks: dict[SessionId, StreamSink] = {}
+        # The last command that each session has handed down in this term
+        self._taken: dict[SessionId, int] = {}
 
     # Sessions
+
+    def takes(self, sink: StreamSink, command: Command) -> bool:
+        """Adopt the sink of a command that is handed down. False: the command came before, in this
+        term, and its session has sent it again. A second entry would be without effect, but not on
+        a mirror that joins between the two and is promoted before it has what came before."""
+        self.adopt(sink)
+        if not isinstance(command, Numbered):
+            return True
+        session = command.session
+        if isinstance(command.command, EndSession):
+            self._taken.pop(session, None)  # All others are applied; the session may begin again.
+            return True
+        last: i64 = self._taken.get(session, 0)
+        if command.number <= last:
+            return False
+        if last == 0:
+            streams = self._core.machine.streams
+            assert streams is not None
+            last = streams.last_number(session)
+        if command.number == last + 1:
+            self._taken[session] = int(command.number)
+        return True
+
+    def processes(self) -> set[int]:
+        """Of all sessions of which commands are applied, or will be."""
+        streams = self._core.machine.streams
+        assert streams is not None
+        sessions = {*streams.by_session, *self._taken}
+        return {process_of(session) for session in sessions}
 
     def adopt(self, sink: StreamSink) -> None:
         """The sink stands for its session from now on."""
@@ -86,6 +124,7 @@ class EntryApply:
         """Tell all sessions that nothing more comes from here."""
         sinks = self._sinks
         self._sinks = {}
+        self._taken = {}
         self._core.credit.peer_down_everywhere()
         for session in sinks:
             self._core.reading.end_session(session)
@@ -126,9 +165,11 @@ class EntryApply:
                         traffic.told(effect)
         bodies.drop_passed()
         if leads:
+            over = self._end_sessions(commands)
             self._decide(confirmed, applied)
-            for command in commands:
-                self._end_session(command)
+            for sink in over:
+                if self._sinks.get(sink.session) is sink:  # Else the session has begun again.
+                    self.forget(sink.session)
 
     def _answer(self, effect: Effect) -> None:
         """What is not about bodies, nor for the end of the entry."""
@@ -167,9 +208,19 @@ class EntryApply:
             if sink is not None:
                 sink.on_applied(uid, number)
 
-    def _end_session(self, command: Command) -> None:
-        """The session was answered everything."""
-        if isinstance(command, Numbered):
-            command = command.command
-        if isinstance(command, EndSession):
-            self.forget(command.session)
+    def _end_sessions(self, commands: list[Command]) -> list[StreamSink]:
+        """The sinks of sessions that the commands end: they are still to be answered."""
+        over: list[StreamSink] = []
+        for command in commands:
+            inner = command.command if isinstance(command, Numbered) else command
+            if isinstance(inner, EndSession):
+                sink = self._sinks.get(inner.session)
+                if sink is not None:
+                    over.append(sink)
+            elif isinstance(inner, EndProcess):
+                self._taken = {
+                    session: last
+                    for session, last in self._taken.items()
+                    if process_of(session) != inner.process
+                }
+        return over

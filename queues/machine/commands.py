@@ -104,6 +104,11 @@ def session_of(key: ConsumerKey) -> SessionId:
     return SessionId(key >> 32)
 
 
+def process_of(session: SessionId) -> int:
+    """The process that the session belongs to: nodes draw one at each start."""
+    return session >> 64
+
+
 @mypyc_attr(allow_interpreted_subclasses=False)
 class Command:
     """Base of all commands; `kind` is their first byte."""
@@ -350,7 +355,8 @@ class ReleaseDeadLetters(Command):
 
 @final
 class DropLost(Command):
-    """A mirror that is not synchronised begins to lead: it does not have these messages' bodies."""
+    """A member that lacks committed entries begins to lead: it does not have these messages'
+    bodies, for they were settled."""
 
     def __init__(self, runs: list[tuple[int, int]]) -> None:
         super().__init__(DROP_LOST)

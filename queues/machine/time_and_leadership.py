@@ -36,6 +36,7 @@ from queues.machine.commands import (
     Suspend,
     Unsuspend,
     consumer_key,
+    process_of,
     session_of,
 )
 from queues.machine.consuming.checked_out import Row, Rows
@@ -380,7 +381,7 @@ def _end_process(machine: "Fifo", process: int) -> None:
     assert streams is not None
     streams.end_process(process)
     ended: dict[SessionId, None] = dict.fromkeys(
-        [session for session in streams.by_session if session >> 64 == process]
+        [session for session in streams.by_session if process_of(session) == process]
     )
     for consumer in _of_process(machine, process):
         ended[session_of(consumer.key)] = None

@@ -11,7 +11,7 @@ from struct import Struct
 from typing import Final
 
 from queues.hosts.quorum_entry import put_run, take_runs
-from queues.machine.commands import Command, Configure, decode, encode
+from queues.machine.commands import Command, Configure, Numbered, decode, encode, process_of
 from queues.message import Chunk
 from queues.sessions.credit import CreditActor
 from queues.streams.duplicates import ids_limit
@@ -39,6 +39,11 @@ class Batch:
         """Have the stream remember so many ids, if it remembers another number of them."""
         if wanted not in (before, None) and not isinstance(self.commands[0], Configure):
             self.commands.insert(0, ids_limit(wanted))
+
+    def processes(self) -> set[int]:
+        """Of the sessions that gave the commands."""
+        numbered = [each for each in self.commands if isinstance(each, Numbered)]
+        return {process_of(each.session) for each in numbered}
 
 
 def encode_entry(now_ms: int, commands: Sequence[Command], chunks: Sequence[Chunk]) -> list[bytes]:

@@ -27,6 +27,7 @@ from queues.machine.commands import (
     SessionId,
     StoreOffsets,
     group_consumer,
+    process_of,
 )
 from queues.machine.consuming.numbered_sessions import TAKEN, Resume, Resumed, Streams
 from queues.machine.effects import Activated, Applied, Effect, Inspected
@@ -38,7 +39,6 @@ from queues.streams.offloading import OffloadChange, OffloadedRow, changed_rows,
 from queues.streams.tracking import Tracking, TrackingState, restored_tracking
 from warren.storage.streams.offloaded import OffloadedSegment
 
-PROCESS_SHIFT: Final = 64
 SESSION_BYTES: Final = 16
 
 
@@ -106,7 +106,7 @@ class StreamMachine:
                 self._end(command.session, outcome)
             elif isinstance(command, EndProcess):
                 for session in sorted(self.sessions.by_session):
-                    if session >> PROCESS_SHIFT == command.process:
+                    if process_of(session) == command.process:
                         self._end(session, outcome)
                 self.sessions.end_process(command.process)
         if outcome.chunks:
@@ -182,7 +182,7 @@ class StreamMachine:
 
     def processes(self) -> set[int]:
         """Of all sessions that there are."""
-        return {int(session) >> PROCESS_SHIFT for session in self.sessions.by_session}
+        return {process_of(session) for session in self.sessions.by_session}
 
     def state(self) -> MachineState:
         sessions = leadership_state(self.sessions)

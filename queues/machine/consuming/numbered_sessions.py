@@ -24,6 +24,7 @@ from queues.machine.commands import (
     Credit,
     Numbered,
     SessionId,
+    process_of,
     session_of,
 )
 from queues.machine.effects import (
@@ -126,7 +127,7 @@ class Streams:
                 return last + 1
             self._applied[session] = last
             return KNOWN
-        if session >> 64 in self.ended:
+        if process_of(session) in self.ended:
             return KNOWN
         if stream is None:
             stream = Stream()
@@ -138,6 +139,11 @@ class Streams:
             self._asking[session] = stream
         self._applied[session] = command.number
         return TAKEN
+
+    def last_number(self, session: SessionId) -> i64:
+        """Of the session's last command; 0: there was none."""
+        stream = self.by_session.get(session)
+        return 0 if stream is None else stream.number
 
     def restore(self, session: SessionId, stream: Stream) -> None:
         """As a snapshot has it."""

@@ -1,11 +1,13 @@
 """One classic queue over a fake log, and one session with it."""
 
+from queues.bodies.extents import data_begin
 from queues.machine.commands import (
     Attach,
     Settle,
     consumer_key,
 )
 from queues.message import Chunk
+from tests.unit.queues.fake_log import FakePlace
 from tests.unit.queues.fake_node import FakeNode
 from tests.unit.queues.fake_sink import FakeSink, Told
 from tests.unit.queues.messages import body_of, chunk_of
@@ -44,6 +46,22 @@ class Harness:
     def sync(self) -> list[Told]:
         self.node.sync()
         return self.sink.take()
+
+    def place_of(self, seq: int) -> tuple[int, int]:
+        """File of the log and offset of a message; (0, 0) if it is dead."""
+        slot = self.host.core.store.find_live(seq)
+        if slot is None:
+            return 0, 0
+        index = slot.index + seq - slot.first
+        return int(slot.chunk.file_id), int(data_begin(slot.chunk, index, False))
+
+    def relocate(
+        self, first: int, count: int, target: FakePlace, offsets: bytes
+    ) -> list[tuple[int, int]]:
+        """The log has copied these messages there from where they are; those that moved."""
+        source = self.place_of(first)
+        place = (target.file_id, target.offset)
+        return self.host.core.relocated(first, count, source, place, offsets)
 
     def body(self, seq: int) -> bytes:
         """The message, read back if it is not in memory."""

@@ -389,11 +389,8 @@ def compact(
     if die:
         harness.settle(1, ACCEPT, die)
         harness.turn()
-    host = harness.host
-    source = host.core.store.find_live(first)
-    old_file = source.chunk.file_id if source is not None else place.file_id
-    host.core.relocated(first, count, place.file_id, place.offset, table(bodies, 31))
-    for run_first, run_count in host.core.live_ranges(first, count):
+    old_file, _ = harness.place_of(first)
+    for run_first, run_count in harness.relocate(first, count, place, table(bodies, 31)):
         alive = bodies[run_first - first : run_first - first + run_count]
         harness.node.log.live[old_file] -= sum(map(len, alive))
         harness.node.log.live[place.file_id] += sum(map(len, alive))
@@ -439,6 +436,22 @@ def test_news_of_copied_messages_that_are_all_dead_change_nothing() -> None:
     assert harness.node.log.live == {1: 0, 2: 0, 3: 0}
 
 
+def test_messages_that_are_in_another_place_than_what_was_copied_stay_there() -> None:
+    """A member of a group that joined again has them from there; its older copies are dead."""
+    harness = Harness()
+    harness.publish([b"one", b"two"])
+    harness.turn()
+    harness.sync()
+    core, held = harness.host.core, harness.place_of(1)
+    target = harness.node.log.put(b"onetwo", 0)
+    place = (target.file_id, target.offset)
+    for other in ((held[0] + 1, held[1]), (held[0], held[1] - 6), (held[0], held[1] + 3)):
+        assert core.relocated(1, 2, other, place, table([b"one", b"two"], 0)) == []
+    assert harness.place_of(1) == held
+    assert core.live_in(1, 9, held[0]) == [(1, 2)]
+    assert core.live_in(1, 9, held[0] + 1) == []
+
+
 def test_a_body_that_is_being_read_when_it_moves_is_read_from_the_new_place() -> None:
     harness = Harness(budget_bytes=0)
     harness.publish([b"one", b"two"])
@@ -447,7 +460,7 @@ def test_a_body_that_is_being_read_when_it_moves_is_read_from_the_new_place() ->
     harness.sync()
     assert harness.host.view(harness.sink, 1, 2) is None
     place = harness.node.log.put(b"two", 0)
-    harness.host.core.relocated(2, 1, place.file_id, place.offset, table([b"two"], 0))
+    harness.relocate(2, 1, place, table([b"two"], 0))
     harness.node.answer_loads()
     assert harness.bodies() == {1: b"one", 2: b"two"}
 

@@ -65,7 +65,7 @@ def test_a_lazy_queue_stays_lazy_when_the_log_moves_its_messages() -> None:
     chunk = harness.publish([b"aa", b"bb"])
     harness.turn()
     place = harness.node.log.put(b"aabb", 4)
-    harness.host.core.relocated(1, 2, place.file_id, place.offset, chunk.offsets)
+    harness.relocate(1, 2, place, chunk.offsets)
     assert harness.host.core.store.find(1).chunk.data is None
     assert harness.bodies() == {1: b"aa", 2: b"bb"}
 
