@@ -217,7 +217,7 @@ class Offloader:
     def _sweep(self, store: SegmentStore, log: StreamLog) -> None:
         self._is_calling = True
         self._needs_sweep = False
-        done, failed = self._if_leading(self._succeeded), self._if_leading(self._swept_not)
+        done, failed = self._if_leading(self._succeeded), self._if_leading(self._failed)
         store.sweep(self._uid, tuple(log.offloaded), self._term, lambda: done(0), failed)
 
     def _if_leading(self, done: Callable[[T], None]) -> Callable[[T], None]:
@@ -241,11 +241,9 @@ class Offloader:
         self.status = OffloadStatus(count, self.status.failed_count)
         self._pause_ms = RETRY_MIN_MS
 
-    def _swept_not(self, error: Exception) -> None:
-        self._needs_sweep = True
-        self._failed(error)
-
     def _failed(self, error: Exception) -> None:
-        self._has_failed = True
+        """An upload may have left its object all the same, and retention may cut the segment before
+        the next one."""
+        self._has_failed = self._needs_sweep = True
         count = self.status.failed_count + 1
         self.status = OffloadStatus(self.status.uploaded_count, count, str(error))
