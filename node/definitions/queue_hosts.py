@@ -54,7 +54,15 @@ class QueueHosts:
         return host
 
     def add_core(self, queue: Queue) -> QueueCore:
-        """Give the queue a core; the caller makes the host around it."""
+        """Give the queue a core; the caller makes the host around it.
+
+        A new member begins without messages: what a start found of the queue here, as of a mirror
+        that had left, goes.
+        """
+        before = self.awake.pop(queue.uid, None)
+        if before is not None:
+            self.classic.pop(queue.uid, None)
+            before.delete([], False)
         core = self.awake[queue.uid] = self._make(queue)
         return core
 

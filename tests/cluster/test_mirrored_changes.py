@@ -145,6 +145,29 @@ def test_a_leader_whose_saved_definitions_have_no_mirrors_joins_again_after_a_cr
     cluster.node(1).api("DELETE", "/api/policies/%2F/mirrored")
 
 
+def test_the_log_keeps_nothing_of_a_mirror_that_left_and_joined_again_after_a_crash() -> None:
+    """The log of its node does not say that it left; the definitions that it has saved do."""
+    settings = {2: {"testing.definitions_save_entries": "1"}}
+    with ClusterOfNodes(3, node_settings=settings) as cluster:
+        shared = {"ha-mode": "nodes", "ha-params": ["n1", "n2"], "ha-sync-mode": "automatic"}
+        for number, queue in ((2, "kept"), (1, "mirrored-twice")):
+            cluster.node(1).api(
+                "PUT", "/api/policies/%2F/mirrored", {**POLICY, "definition": shared}
+            )
+            cluster.node(number).api("PUT", f"/api/queues/%2F/{queue}", {"durable": True})
+            with amqp(cluster, number) as connection:
+                publish_all(connection.channel(), queue, [bytes(1000)] * 40, persistent=True)
+        await_mirrors(cluster, "mirrored-twice", 1)
+        cluster.node(1).api("DELETE", "/api/policies/%2F/mirrored")
+        await_plain(cluster, "mirrored-twice", 1)
+        cluster.node(2).kill9()
+        cluster.node(2).start()
+        cluster.node(1).api("PUT", "/api/policies/%2F/mirrored", {**POLICY, "definition": shared})
+        await_mirrors(cluster, "mirrored-twice", 1)
+        cluster.node(1).api("DELETE", "/api/queues/%2F/mirrored-twice")
+        eventually(lambda: cluster.node(2).metrics()["warren_wal_live_bytes"] < 50_000)
+
+
 @pytest.mark.skipif(not LONG, reason="long")
 @pytest.mark.parametrize("wait_s", [0.0, 0.1, 0.2, 0.4])
 def test_a_node_that_is_killed_while_its_queue_becomes_a_plain_one_loses_nothing(

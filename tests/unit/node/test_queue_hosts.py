@@ -97,3 +97,19 @@ def test_the_end_of_a_queue_in_use_tells_how_much_was_ready() -> None:
     del harness.found[UID]
     assert harness.hosts.remove(harness.queue) == 1
     assert harness.hosts.awake == {}
+
+
+def test_what_a_start_found_of_a_queue_goes_when_a_member_begins() -> None:
+    """The log has the messages of a mirror that left, and they count for the files that they are
+    in until they are released."""
+    harness = Harness()
+    harness.hosts.rest({})
+    harness.publish()
+    log = harness.node.log
+    assert sum(log.live.values()) == len(b"body")
+    log.take()
+    core = harness.hosts.add_core(harness.queue)
+    harness.node.turn()
+    assert (harness.hosts.awake, harness.hosts.classic) == ({UID: core}, {})
+    assert sum(log.live.values()) == 0
+    assert log.take() == [], "the same messages may come again"
