@@ -52,7 +52,7 @@ class Artemis:
         return time.monotonic() - begun
 
     def _configure(self, path: Path) -> None:
-        """One acceptor of AMQP, a size of each address, and the queue."""
+        """One acceptor of AMQP, a size of each address, the queue, and nearly all of the disk."""
         text = path.read_text()
         url = f"tcp://127.0.0.1:{self.port}?protocols=AMQP;amqpCredits=100;amqpLowCredits=30"
         text = re.sub(
@@ -64,7 +64,9 @@ class Artemis:
         queue = f'<addresses><address name="{self._queue}">{queue}</address>'
         text = text.replace("<addresses>", queue)
         size = f"<max-size-bytes>{self._max_bytes}</max-size-bytes>"
-        path.write_text(text.replace("<max-size-bytes>-1</max-size-bytes>", size))
+        text = text.replace("<max-size-bytes>-1</max-size-bytes>", size)
+        # Or it blocks producers on a disk that others have filled, and then loses its client.
+        path.write_text(re.sub("(<max-disk-usage>)[0-9]+", r"\g<1>99", text))
 
     def _accepts(self) -> bool:
         with socket.socket() as probe:

@@ -112,6 +112,15 @@ OPTION_ROWS: Final = (
     *sized("get", "--connections 0 --consumers 10 --get --ack 1 --prefill 200000", "sub_per_s"),
     *sized("quorum1", f"{FLOW} --qarg x-queue-type=quorum"),
 )
+SINGLE: Final = "--connections 0 --subscriptions 1 --prefetch 1 --ack 1 --prefill 600000"
+LONE_ROWS: Final = (
+    *sized("in-flight-1", "--connections 100 --window 1", sizes=SIZES[:1]),
+    *sized("prefetch-1-by-1", f"{SINGLE} --consumers 1", "sub_per_s", SIZES[:1]),
+    *sized("prefetch-1-by-10", f"{SINGLE} --consumers 10", "sub_per_s", SIZES[:1]),
+    *sized("get-empty", "--connections 0 --consumers 10 --get", "empty_per_s", SIZES[:1]),
+    *sized("channels-100", "--channels 100 --window 10", sizes=SIZES[:1]),
+    *sized("headers-2", f"{FLOW} --exchange headers --queues 2", sizes=SIZES[:1]),
+)
 
 
 class Broker(Protocol):
@@ -367,6 +376,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     sets = parser.add_mutually_exclusive_group()
     sets.add_argument("--vary", action="store_true", help="the rows of what varies instead")
     sets.add_argument("--options", action="store_true", help="the rows of queue options instead")
+    sets.add_argument("--lone", action="store_true", help="one message at a time instead")
     parser.add_argument("--rows", default="", help="comma-separated names; default all")
     parser.add_argument("--idle", type=float, default=30.0, help="seconds of the start row; 0 none")
     parser.add_argument("--data", type=Path, help="folder on the disk to measure")
@@ -376,7 +386,13 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def chosen(options: argparse.Namespace) -> list[Row]:
     """The rows that the command line names."""
-    rows = VARY_ROWS if options.vary else OPTION_ROWS if options.options else MAIN_ROWS
+    rows: tuple[Row, ...] = MAIN_ROWS
+    if options.vary:
+        rows = VARY_ROWS
+    elif options.options:
+        rows = OPTION_ROWS
+    elif options.lone:
+        rows = LONE_ROWS
     names = set(filter(None, options.rows.split(",")))
     unknown = names - {row.name for row in rows} - {"start"}
     if unknown:

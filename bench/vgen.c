@@ -28,13 +28,14 @@
 #define IN_BYTES 16384                       /* At first; grows to hold a whole frame. */
 #define FRAME_MAX 131072
 
-enum exchange { DEFAULT, FANOUT, TOPIC, HASH };
+enum exchange { DEFAULT, FANOUT, TOPIC, HASH, HEADERS };
 
 #define DEAD "vgen-dead"                     /* Where --dead-letters sends the dead. */
 #define ARGUMENTS_MAX 8
 
 struct connection {
-  int fd, consumer, queue, waits_for_write, lost;
+  struct connection *line;                   /* --channels: the first channel has the socket. */
+  int fd, channel, consumer, queue, waits_for_write, lost;
   uint8_t *in, *out;
   uint32_t in_bytes, in_len, out_from, out_to;
   uint64_t next_tag, lowest_open;            /* Publisher: tags not yet confirmed lie between. */
@@ -46,7 +47,7 @@ struct connection {
 
 static const char *host = "127.0.0.1", *user = "guest", *password = "guest";
 static int port = 5672, queues = 1, bindings = 0, keys = 0, vary = 0, one_per_write = 0;
-static int durable = 1, persistent = 1, connections = 1, consumers = 0, cleanup = 1;
+static int durable = 1, persistent = 1, connections = 1, channels = 1, consumers = 0, cleanup = 1;
 static uint32_t window = 1000, ring, prefetch = 1000, ack_every = 100, size_min = 12, size_max = 12;
 static enum exchange kind = DEFAULT;
 static int priorities = 0, subscriptions = 0, get_mode = 0, mandatory = 0, dead_letters = 0;
@@ -57,9 +58,9 @@ static int argument_count;
 static double duration = 10, warmup = 1, rate = 0;
 static int pids[32], pid_count;
 static struct connection *all;
-static uint64_t sent, confirmed, nacked, returned, received, random_state = 88172645463325252ull;
+static uint64_t sent, confirmed, nacked, returned, received, empty, random_state = 88172645463325252ull;
 static uint8_t filler[BODY_MAX];
-static int errors, drained;                  /* drained: a get found the queue empty. */
+static int errors, drained;                  /* drained: a get found that --prefill is gone. */
 
 static void die(const char *format, ...) {
   va_list arguments;
@@ -185,6 +186,8 @@ static void open_connection(struct connection *c) {
   uint8_t buffer[1024], *p;
   char login[256];
   int on = 1;
+  c->line = c;
+  c->channel = 1;
   inet_pton(AF_INET, host, &address.sin_addr);
   c->fd = socket(AF_INET, SOCK_STREAM, 0);
   setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
@@ -201,6 +204,14 @@ static void open_connection(struct connection *c) {
   send_all(c, buffer, end(p, buffer) - buffer);
   call(c, buffer, put16(put_short(begin_method(buffer, 0, 10, 40), "/"), 0), 10, 41);
   call(c, buffer, put8(begin_method(buffer, 1, 20, 10), 0), 20, 11);
+}
+
+/* Channel `number` of a connection that is open. */
+static void open_channel(struct connection *c, struct connection *line, int number) {
+  uint8_t buffer[64];
+  c->line = line;
+  c->channel = number;
+  call(line, buffer, put8(begin_method(buffer, number, 20, 10), 0), 20, 11);
 }
 
 static void queue_name(char *name, int number) { sprintf(name, "vgen-%d", number); }
@@ -225,19 +236,27 @@ static uint8_t *put_arguments(uint8_t *p, int dies_into_dead) {
   return p;
 }
 
-static void bind_queue(struct connection *c, const char *queue, const char *exchange, const char *key) {
+/* `header`: that it is true is wanted; 0: no arguments. */
+static void bind_queue(struct connection *c, const char *queue, const char *exchange, const char *key,
+                       const char *header) {
   uint8_t buffer[512], *p = put16(begin_method(buffer, 1, 50, 20), 0);
-  p = put32(put8(put_short(put_short(put_short(p, queue), exchange), key), 0), 0);
+  uint8_t *table = put8(put_short(put_short(put_short(p, queue), exchange), key), 0);
+  p = put32(table, 0);
+  if (header) {
+    p = put_long(put8(put_short(p, "x-match"), 'S'), "all");
+    p = put8(put8(put_short(p, header), 't'), 1);
+  }
+  put32(table, p - table - 4);
   call(c, buffer, p, 50, 21);
 }
 
 static const char *exchange_name(void) {
-  static const char *names[] = {"", "vgen-fanout", "vgen-topic", "vgen-hash"};
+  static const char *names[] = {"", "vgen-fanout", "vgen-topic", "vgen-hash", "vgen-headers"};
   return names[kind];
 }
 
 static const char *exchange_type(void) {
-  static const char *types[] = {"", "fanout", "topic", "x-consistent-hash"};
+  static const char *types[] = {"", "fanout", "topic", "x-consistent-hash", "headers"};
   return types[kind];
 }
 
@@ -272,8 +291,9 @@ static void declare_all(struct connection *c) {
     queue_name(name, i);
     p = put_short(put16(begin_method(buffer, 1, 50, 10), 0), name);
     call(c, buffer, put_arguments(put8(p, durable ? 2 : 0), dead_letters), 50, 11);
-    if (kind == FANOUT) bind_queue(c, name, exchange_name(), "");
-    if (kind == HASH) bind_queue(c, name, exchange_name(), "1");
+    if (kind == FANOUT) bind_queue(c, name, exchange_name(), "", 0);
+    if (kind == HASH) bind_queue(c, name, exchange_name(), "1", 0);
+    if (kind == HEADERS) bind_queue(c, name, exchange_name(), "", i % 2 ? "odd" : "even");
   }
   if (dead_letters) {
     p = put_short(put16(begin_method(buffer, 1, 50, 10), 0), DEAD);
@@ -282,7 +302,7 @@ static void declare_all(struct connection *c) {
   for (int i = 0; kind == TOPIC && i < bindings; i++) {
     queue_name(name, i % queues);
     sprintf(key, i % 2 ? "t.%d.*" : "t.%d.#", i);
-    bind_queue(c, name, exchange_name(), key);
+    bind_queue(c, name, exchange_name(), key, 0);
   }
 }
 
@@ -291,7 +311,7 @@ static void become_publisher(struct connection *c) {
   c->next_tag = c->lowest_open = 1;
   if (!window) return;
   c->sent_at = calloc(ring, sizeof *c->sent_at);
-  call(c, buffer, put8(begin_method(buffer, 1, 85, 10), 0), 85, 11);
+  call(c->line, buffer, put8(begin_method(buffer, c->channel, 85, 10), 0), 85, 11);
 }
 
 static void subscribe(struct connection *c, const char *queue, int number) {
@@ -353,7 +373,7 @@ static uint8_t *put_properties(uint8_t *p, uint64_t number) {
   return put_short(p, text);
 }
 
-static uint8_t *put_message(uint8_t *p, uint64_t number) {
+static uint8_t *put_message(uint8_t *p, int channel, uint64_t number) {
   char key[64] = "";
   uint8_t *start = p;
   uint32_t size = size_min;
@@ -362,15 +382,15 @@ static uint8_t *put_message(uint8_t *p, uint64_t number) {
   if (kind == TOPIC) sprintf(key, "t.%d.x", (int)(number % keys));
   if (kind == HASH) sprintf(key, "%016llx", (unsigned long long)next_random());
   if (fixed_key) snprintf(key, sizeof key, "%s", fixed_key);
-  p = put_short(put_short(put16(begin_method(p, 1, 60, 40), 0), exchange_name()), key);
+  p = put_short(put_short(put16(begin_method(p, channel, 60, 40), 0), exchange_name()), key);
   start = p = end(put8(p, mandatory), start);
-  p = put64(put16(put16(begin(p, 2, 1), 60), 0), size);
+  p = put64(put16(put16(begin(p, 2, channel), 60), 0), size);
   start = p = end(put_properties(p, number), start);
-  return size ? end(put_bytes(begin(p, 3, 1), filler, size), start) : p;
+  return size ? end(put_bytes(begin(p, 3, channel), filler, size), start) : p;
 }
 
 static int may_publish(struct connection *c) {
-  if (c->lost || c->consumer) return 0;
+  if (c->line->lost || c->consumer) return 0;
   return !window || c->next_tag - c->lowest_open < window;
 }
 
@@ -386,12 +406,13 @@ static void flush(struct connection *c) {
 }
 
 static void fill(struct connection *c, uint64_t allowed) {
-  while (may_publish(c) && sent < allowed && c->out_to + MESSAGE_MAX <= OUT_BYTES) {
-    c->out_to = put_message(c->out + c->out_to, sent) - c->out;
+  struct connection *line = c->line;
+  while (may_publish(c) && sent < allowed && line->out_to + MESSAGE_MAX <= OUT_BYTES) {
+    line->out_to = put_message(line->out + line->out_to, c->channel, sent) - line->out;
     if (window) c->sent_at[c->next_tag % ring] = now_ns();
     c->next_tag++;
     sent++;
-    if (one_per_write) flush(c);
+    if (one_per_write) flush(line);
   }
 }
 
@@ -450,16 +471,35 @@ static void on_method(struct connection *c, const uint8_t *p, uint64_t now) {
   } else if (class_id == 60 && method_id == 71) {
     on_get_ok(c, p, now);
   } else if (class_id == 60 && method_id == 72) {
-    drained = 1;
+    empty++;
+    drained = prefill > 0;
+    note_latency(now - c->asked_at);
+    if (!drained) ask_for_one(c, now);
   } else if (class_id == 60 && method_id == 60) {
     received++;
     c->last_delivery = get64(p + 5 + p[4]);
     if (!leave && ack_every && ++c->unacked >= ack_every) acknowledge(c);
   } else if ((class_id == 20 && method_id == 40) || (class_id == 10 && method_id == 50)) {
     fprintf(stderr, "vgen: closed by broker: %d %.*s\n", get16(p + 4), p[6], p + 7);
-    c->lost = 1;
+    c->line->lost = 1;
     errors++;
   }
+}
+
+/* Handle the frames that are there. */
+static void handle_all(struct connection *c) {
+  uint32_t at = 0;
+  uint64_t now = now_ns();
+  while (c->in_len - at >= 7) {
+    uint32_t bytes = get32(c->in + at + 3) + 8;
+    make_room(c, bytes);
+    if (c->in_len - at < bytes) break;
+    int channel = get16(c->in + at + 1);
+    if (c->in[at] == 1) on_method(channel ? c + channel - 1 : c, c->in + at + 7, now);
+    at += bytes;
+  }
+  memmove(c->in, c->in + at, c->in_len - at);
+  c->in_len -= at;
 }
 
 static void take_in(struct connection *c) {
@@ -468,17 +508,7 @@ static void take_in(struct connection *c) {
     if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) { c->lost = 1; errors++; }
     if (n <= 0) return;
     c->in_len += n;
-    uint32_t at = 0;
-    uint64_t now = now_ns();
-    while (c->in_len - at >= 7) {
-      uint32_t bytes = get32(c->in + at + 3) + 8;
-      make_room(c, bytes);
-      if (c->in_len - at < bytes) break;
-      if (c->in[at] == 1) on_method(c, c->in + at + 7, now);
-      at += bytes;
-    }
-    memmove(c->in, c->in + at, c->in_len - at);
-    c->in_len -= at;
+    handle_all(c);
   }
 }
 
@@ -487,7 +517,7 @@ static void fill_queues(struct connection *c) {
   uint8_t buffer[512], *p;
   char name[64];
   for (uint64_t n = 0; n < prefill; n++) {
-    c->out_to = put_message(c->out + c->out_to, n) - c->out;
+    c->out_to = put_message(c->out + c->out_to, 1, n) - c->out;
     if (c->out_to + MESSAGE_MAX <= OUT_BYTES && n + 1 < prefill) continue;
     send_all(c, c->out, c->out_to);
     c->out_to = 0;
@@ -550,13 +580,15 @@ static int push(int poll, int total, uint64_t allowed) { /* Whether somebody cou
   int busy = 0;
   for (int i = 0; i < total; i++) {
     struct connection *c = &all[i];
-    if (c->lost) continue;
+    if (c->line->lost) continue;
     if (leave) settle_singly(c);
     fill(c, allowed);
+    if (i + 1 < total && all[i + 1].line == c->line) continue;
+    c = c->line;
     flush(c);
     int waits = c->out_from < c->out_to;
     if (waits != c->waits_for_write) {
-      struct epoll_event event = {.events = EPOLLIN | (waits ? EPOLLOUT : 0), .data.u32 = i};
+      struct epoll_event event = {.events = EPOLLIN | (waits ? EPOLLOUT : 0), .data.u32 = c - all};
       epoll_ctl(poll, EPOLL_CTL_MOD, c->fd, &event);
       c->waits_for_write = waits;
     }
@@ -565,23 +597,23 @@ static int push(int poll, int total, uint64_t allowed) { /* Whether somebody cou
   return busy;
 }
 
-static struct counts { uint64_t done, got, nacked, returned; } base;
+static struct counts { uint64_t done, got, nacked, returned, empty; } base;
 
 static void report(double seconds, double broker, double own, double rss) {
   uint64_t done = (window ? confirmed : sent) - base.done, got = received - base.got;
-  printf("{\"pub_per_s\":%.0f,\"sub_per_s\":%.0f,\"nack_per_s\":%.0f,\"return_per_s\":%.0f,"
+  printf("{\"pub_per_s\":%.0f,\"sub_per_s\":%.0f,\"nack_per_s\":%.0f,\"return_per_s\":%.0f,\"empty_per_s\":%.0f,"
          "\"seconds\":%.3f,\"sent\":%llu,\"confirmed\":%llu,"
          "\"nacked\":%llu,\"returned\":%llu,\"received\":%llu,\"conf_ms\":[%.3f,%.3f,%.3f],"
          "\"broker_cpu_pct\":%.0f,\"gen_cpu_pct\":%.0f,\"broker_rss_end_mb\":%.0f,\"errors\":%d}\n",
          done / seconds, got / seconds, (nacked - base.nacked) / seconds,
-         (returned - base.returned) / seconds, seconds, (unsigned long long)sent,
+         (returned - base.returned) / seconds, (empty - base.empty) / seconds, seconds, (unsigned long long)sent,
          (unsigned long long)confirmed, (unsigned long long)nacked, (unsigned long long)returned,
          (unsigned long long)received, latency_ms(0.5), latency_ms(0.99), slowest / 1e6,
          broker / seconds * 100, own / seconds * 100, rss, errors);
 }
 
 static void begin_measuring(void) {
-  base = (struct counts){window ? confirmed : sent, received, nacked, returned};
+  base = (struct counts){window ? confirmed : sent, received, nacked, returned, empty};
   memset(buckets, 0, sizeof buckets);
   bucket_total = slowest = 0;
 }
@@ -590,8 +622,10 @@ static void run(int poll, int total) {
   uint64_t begun = now_ns(), measured = begun + warmup * 1e9, stop = begun + (warmup + duration) * 1e9;
   uint64_t at = 0;
   double broker = 0, own = 0;
-  for (int i = 0; get_mode && i < total; i++)
-    if (all[i].consumer) ask_for_one(&all[i], begun);
+  for (int i = 0; i < total; i++) {
+    if (get_mode && all[i].consumer) ask_for_one(&all[i], begun);
+    if (all[i].line == &all[i]) handle_all(&all[i]); /* Deliveries that came in set-up. */
+  }
   for (int warm = 0;;) {
     uint64_t now = now_ns(), allowed = UINT64_MAX;
     if (!warm && now >= measured) {
@@ -628,7 +662,7 @@ static void read_options(int count, char **words) {
       {"qarg", 1, 0, 24}, {"priorities", 1, 0, 25}, {"expiration", 1, 0, 26},
       {"subscriptions", 1, 0, 27}, {"get", 0, 0, 28}, {"prefill", 1, 0, 29}, {"mandatory", 0, 0, 30},
       {"key", 1, 0, 31}, {"dead-letters", 0, 0, 32}, {"expiration-every", 1, 0, 33},
-      {"leave", 1, 0, 34}, {"count", 1, 0, 35}, {0}};
+      {"leave", 1, 0, 34}, {"count", 1, 0, 35}, {"channels", 1, 0, 36}, {0}};
   for (int k; (k = getopt_long(count, words, "", known, 0)) != -1;) switch (k) {
     case 1: host = optarg; break;
     case 2: port = atoi(optarg); break;
@@ -640,7 +674,7 @@ static void read_options(int count, char **words) {
     case 8: keys = atoi(optarg); break;
     case 9:
       kind = !strcmp(optarg, "fanout") ? FANOUT : !strcmp(optarg, "topic") ? TOPIC
-           : !strcmp(optarg, "hash") ? HASH : DEFAULT;
+           : !strcmp(optarg, "hash") ? HASH : !strcmp(optarg, "headers") ? HEADERS : DEFAULT;
       break;
     case 10: bindings = atoi(optarg); break;
     case 11: vary = 1; break;
@@ -674,10 +708,13 @@ static void read_options(int count, char **words) {
     case 33: expiration_every = atoi(optarg); break;
     case 34: leave = strtoull(optarg, 0, 10); break;
     case 35: count_max = strtoull(optarg, 0, 10); break;
+    case 36: channels = atoi(optarg); break;
     default: die("unknown option; see README.md");
   }
   if (size_max > BODY_MAX || size_min > size_max) die("--size MIN[:MAX], at most %d", BODY_MAX);
   if (queues < 1 || connections < 0 || consumers < 0) die("--queues >= 1");
+  if (channels < 1 || channels > 2047) die("--channels 1 to 2047");
+  if (kind == HEADERS) vary = 1;             /* The bindings ask for headers of it. */
   if (expiration_min > expiration_max) die("--expiration MIN[:MAX]");
   if (expiration_every < 1) die("--expiration-every >= 1");
   if (kind == TOPIC && !bindings) bindings = queues;
@@ -697,18 +734,25 @@ int main(int count, char **words) {
   delete_all(&admin);
   declare_all(&admin);
   if (prefill) fill_queues(&admin);
-  int total = connections + consumers, poll = epoll_create1(0);
+  int publishers = connections * channels, total = publishers + consumers;
+  int poll = epoll_create1(0);
   all = calloc(total, sizeof *all);
   for (int i = 0; i < total; i++) {
+    int channel = i < publishers ? i % channels + 1 : 1;
+    if (channel > 1) open_channel(&all[i], &all[i - channel + 1], channel);
+    else open_connection(&all[i]);
+    if (i < publishers) become_publisher(&all[i]);
+    else become_consumer(&all[i], i - publishers);
+  }
+  for (int i = 0; i < total; i++) {
     struct epoll_event event = {.events = EPOLLIN, .data.u32 = i};
-    open_connection(&all[i]);
-    if (i < connections) become_publisher(&all[i]);
-    else become_consumer(&all[i], i - connections);
+    if (all[i].line != &all[i]) continue;
     fcntl(all[i].fd, F_SETFL, O_NONBLOCK);
     epoll_ctl(poll, EPOLL_CTL_ADD, all[i].fd, &event);
   }
   run(poll, total);
-  for (int i = 0; i < total; i++) close(all[i].fd);
+  for (int i = 0; i < total; i++)
+    if (all[i].line == &all[i]) close(all[i].fd);
   if (cleanup) delete_all(&admin);
   return errors ? 3 : 0;
 }
