@@ -55,6 +55,11 @@ def rows_of(cluster: ClusterOfNodes, number: int) -> dict[str, Any]:
     return {row["name"]: row for row in cluster.node(number).api("GET", "/api/nodes")}
 
 
+def is_whole(cluster: ClusterOfNodes, number: int) -> bool:
+    """Whether that node lists all nodes as running."""
+    return all(row["running"] for row in rows_of(cluster, number).values())
+
+
 def is_paused(cluster: ClusterOfNodes, number: int) -> bool:
     node = cluster.node(number)
 
@@ -161,12 +166,12 @@ def test_a_node_that_goes_on_confirms_for_its_classic_queues_and_not_for_mirrore
             assert not pending.done()
         is_confirmed = pending.result(30)
     expected = {b"kept", b"of the majority"} | ({b"cut off"} if is_confirmed else set())
+    eventually(lambda: all(is_whole(cluster, each) for each in STRATEGIES))
     channel = connection_on(cluster, number).channel()
     assert drain(channel, uses.classic) == [b"kept", b"cut off"]
     found = drain(channel, uses.mirrored)
     assert len(found) == len(set(found)) and expected <= set(found) <= expected | {b"cut off"}
     assert drain(channel, uses.quorum) == [b"kept", b"of the majority"]
-    eventually(lambda: all(row["running"] for row in rows_of(cluster, number).values()))
     channel.exchange_declare(f"declared{number}", passive=True)
     channel.connection.close()
     uses.close()

@@ -26,6 +26,7 @@ from warren.testing import Node, NodeFailed
 from warren.testing.http_api import HttpApi
 
 BLOCK_BYTES: Final = 4096
+FIRST_FILE: Final = "wal-00000000000000000001.log"
 QUORUM: Final = {"x-queue-type": "quorum"}
 LAZY: Final = {"x-queue-mode": "lazy"}
 KINDS: Final[dict[str, dict[str, str]]] = {"classic": {}, "lazy": LAZY, "quorum": QUORUM}
@@ -37,6 +38,7 @@ pytestmark = [pytest.mark.timeout(240)]
 def node() -> Iterator[Node]:
     settings = {"storage.wal_file_bytes": str(1024 * 1024)}
     with Node(name="damaged", settings=settings) as started:
+        eventually(lambda: has_gone_over(started))
         yield started
 
 
@@ -66,6 +68,13 @@ def records(path: Path) -> list[tuple[int, int, int, int]]:
 
 def logs(node: Node) -> list[Path]:
     return sorted(path for path in (node.data_dir / "log").glob("wal-*.log"))
+
+
+def has_gone_over(node: Node) -> bool:
+    """Whether the log went over from its first file to one that was prepared: there are this one
+    and the next. Messages in a file that is left nearly empty would be rewritten soon.
+    """
+    return len([path for path in logs(node) if path.name != FIRST_FILE]) >= 2
 
 
 def flip(path: Path, offset: int) -> None:

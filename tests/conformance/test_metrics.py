@@ -14,7 +14,9 @@ import pika
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.conformance import raw
 from tests.conformance.broker import CONFIG
+from tests.conformance.raw import RawClient
 from tests.waiting import eventually
 from warren.testing import Node, free_port
 from warren.testing.http_api import HttpApi
@@ -214,13 +216,12 @@ def test_an_alarm_is_seen_in_the_flow_graph_and_ends_with_its_limit(used: Node) 
 
 
 def test_publishers_that_are_too_fast_are_held_back_by_credit(used: Node) -> None:
+    """More messages than the credit come in one piece."""
     api = HttpApi(used.management_url)
-    connection = pika.BlockingConnection(pika.URLParameters(used.url))
-    channel = connection.channel()
-    for _ in range(400):
-        channel.basic_publish("", "plain", b"x", pika.BasicProperties(delivery_mode=2))
-    channel.queue_declare("plain", passive=True)
-    connection.close()
+    with RawClient(used.host, used.port).begin_channel() as client:
+        client.send(raw.publish(1, "", "plain", b"x") * 400, raw.declare(1, "plain", 1))
+        client.expect(raw.QUEUE_DECLARE_OK)
+    eventually(lambda: edges(api, ("channel", "queue"))[0]["since"] is None)
     found = samples(text(used, "/metrics"))
     times = 'warren_flow_blocked_times_total{held_back="channel",by="queue"}'
     assert found[times] >= 1

@@ -232,8 +232,8 @@ def test_leader_that_was_halted_does_not_answer_after_another_one_was_elected() 
     played(halted())
 
 
-def test_messages_that_reached_the_leader_twice_are_told_once() -> None:
-    """The second ones are no messages of the queue, and their bodies are swept in later turns."""
+def test_messages_that_came_before_an_earlier_one_are_told_once() -> None:
+    """The queue does not take them, and their bodies are swept in later turns."""
     group = ClusterPrimary(SWEEPS_SLOWLY, Random(1)).group
     group.drain()
     leader, session = group.find_leader(), group.new_session()
@@ -241,11 +241,13 @@ def test_messages_that_reached_the_leader_twice_are_told_once() -> None:
     session.connect(leader)
     group.sessions = [session]
     group.run(STEPS)
+    face, session.face = session.face, None
+    assert face is not None
     for _ in range(10):
         session.publish(group.payloads())
-    assert session.face is not None
-    for kept in session.kept:
-        session.face.send(kept)
+    session.face = face
+    for kept in session.kept[1:]:
+        face.send(kept)
     core = leader.hosts[QUEUE.uid]
     group.run_until("bodies to be swept", lambda: bool(core.sweeps))
     assert sum(count for _, count in live_runs(core)) == core.machine.length()

@@ -93,6 +93,9 @@ class TargetHost:
         return f"target {self.target.uid}"
 
     def publish(self, sink: SessionSink, chunk: Chunk, first_seq: int) -> None:
+        if self.is_gone:  # Since the letter was addressed, some turns ago.
+            sink.on_gone(self.uid)
+            return
         expected = self.next_seqs.get(sink.session, 1)
         assert first_seq == expected, f"{first_seq} is not {expected}"
         payloads = bodies_of(chunk)

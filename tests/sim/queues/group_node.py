@@ -390,6 +390,15 @@ class GroupNode:
             self.runner.posted.popleft()()
         self.check()
 
+    def check_claims(self) -> None:
+        """The queue is empty: entries are all that the files of the log have alive."""
+        alive = dict.fromkeys(self.wal.ledger.files, 0)
+        for group in self.wal.ledger.entries.values():
+            for run in group.runs:
+                alive[run.file.id] += run.byte_count
+        counted = {file.id: int(file.live) for file in self.wal.ledger.files.values()}
+        assert counted == alive, f"{self.number} counts {counted}, and has {alive}"
+
     def check(self) -> None:
         """What would stop a node stops the test."""
         for error in self.failed:

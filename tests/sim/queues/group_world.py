@@ -504,6 +504,8 @@ class GroupWorld:
 
     def check_leaks(self) -> None:
         for node in self.alive():
+            if node.number in self.wanted or node.member is None:
+                node.check_claims()
             if node.number not in self.wanted:
                 continue
             member = node.member

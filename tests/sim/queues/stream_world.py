@@ -11,8 +11,9 @@ and go while clients publish: one step at a time, as operators do it.
 
 By lots: nodes run a little, batches arrive, time passes, publishers and readers work; links break,
 nodes lose power and what is not synced, leaders move. One offset is one message for ever, a message
-has one offset, and no reader sees a gap. At the end everything that was confirmed is in the stream,
-and all members have the same; in the store is what the stream says and nothing else.
+has one offset, and no reader sees a gap but where retention cuts. At the end everything that was
+confirmed is in the stream, and all members have the same; in the store is what the stream says and
+nothing else.
 """
 
 from collections import deque
@@ -214,6 +215,7 @@ class StreamWorld:
             local_bytes_max=random.choice((0, 0, 2000)),
             ids_max=IDS_MAX if by_ids else 0,
         )
+        self.slice_bytes = random.choice((60, 1000))  # stays when a node restarts, as in a release
         self.objects = SimObjects(Random(random.getrandbits(64)))
         self.objects.fails = random.choice((0.0, 0.1))
         self.objects.tears = random.choice((0.0, 0.2))

@@ -127,7 +127,9 @@ class Last:
         if leader is None or leader.number != self.number or leader.member is None:
             return False
         ring = leader.ring()
-        return ring is not None and ring.view == self.views.view and self.world.is_as_wanted()
+        if ring is None or ring.view != self.views.view:
+            return False
+        return leader.member.applied_index == ring.last_index and self.world.is_as_wanted()
 
     def _messages(self) -> set[int]:
         member = self.node.member

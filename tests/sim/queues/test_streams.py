@@ -47,7 +47,7 @@ def test_a_member_that_is_replaced_stays_until_it_is_removed(seed: int) -> None:
         world.end()
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(8))
 def test_an_idle_stream_removes_all_segments_older_than_max_age_but_the_last(seed: int) -> None:
     world = StreamWorld(seed, 3, StreamSettings(age_max_ms=3000, segment_bytes=200))
     world.run(IDLE_STEPS)
