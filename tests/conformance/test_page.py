@@ -651,8 +651,7 @@ def test_the_address_view_shows_limits_sizes_and_blocked_publishers(
     publisher = own_broker.connect()
     sending = publisher.channel()
     try:
-        for _ in range(4):
-            sending.basic_publish("", name, b"x" * 1024)
+        sending.basic_publish("", name, b"x" * 4096)
         row.get_by_text("full", exact=True).wait_for()
         sending.basic_publish("", name, b"x" * 1024)  # It is read, and then the connection blocks.
         blocked = row.locator("td[data-label='Blocked publishers']")
