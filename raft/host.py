@@ -108,6 +108,7 @@ class RaftHost:
         self._settings = settings
         self._lots = lots
         self._marks = Marks(begin_turn)
+        self._on_trusted: Callable[[], None] | None = None
         self._groups: dict[int, Group] = {}
         self._members: dict[int, dict[int, Group]] = {}
         self._arrived: list[tuple[Group, int, Message]] = []
@@ -229,6 +230,10 @@ class RaftHost:
         """Call whenever a group needs ticks and none did before."""
         self._marks.on_awake = call
 
+    def when_trusted(self, call: Callable[[], None]) -> None:
+        """Call whenever a peer is trusted that was not, before what it sends next is received."""
+        self._on_trusted = call
+
     def held_counts(self) -> dict[int, int]:
         """By peer whose link is full: groups that have something for it, and wait."""
         return {member: len(groups) for member, groups in self._held.items()}
@@ -349,6 +354,8 @@ class RaftHost:
             for group in groups.values():
                 self._news.append((group, member, is_lost))
             self._marks.ask()
+        if not is_lost and self._on_trusted is not None:
+            self._on_trusted()
 
     # The turn
 

@@ -422,6 +422,7 @@ class ClusterParts:
         self.definitions.serve()
         self._queues.open()
         self._guiding.start()
+        self._cluster.raft.when_trusted(self._quorum.watch_processes)
         self._tick_queues()
         seconds = TICK_MS / 1000
         self._queues_ticks = Repeating(

@@ -713,7 +713,8 @@ class QuorumQueues:
 
     def watch_processes(self) -> None:
         """Suspend sessions of nodes that cannot be reached, and resume those of nodes that can.
-        Called every 100 ms: a node that connects again within ENDED_MS keeps its messages."""
+        Called every 100 ms, and as soon as a node can be reached again: what its sessions get then
+        would be returned if their queue still held them suspended."""
         cut_off: set[int] = set()
         connected: set[int] = set()
         for process, member in self._processes().items():

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from raft.codec import BadMessage, encode
+from raft.detector import BEAT_MS, SILENCE_MS
 from raft.entries import COMMAND, Config, Entry, HardState, SnapshotPoint
 from raft.host import NEWS_MAX, RETRY_TICKS
 from raft.links import BULK, CONTROL, put
@@ -440,6 +441,24 @@ def test_a_silent_node_is_suspected_without_a_lost_connection() -> None:
     assert not any(node.group().is_leader for node in world.living())
     world.tick(16)
     assert world.leader().member in (2, 3)
+
+
+def test_who_asked_is_told_of_a_node_that_is_trusted_again_before_anything_of_it_is_received() -> (
+    None
+):
+    host = formed().nodes[1].host
+    told: list[bool] = []
+    host.when_trusted(lambda: told.append(host.detector.is_trusted(2)))
+    host.lost(2)
+    assert told == []
+    host.connected(2)
+    assert told == [True]
+    for now_ms in range(0, 2 * SILENCE_MS, BEAT_MS):
+        host.tick(now_ms)
+    assert told == [True] and not host.detector.is_trusted(2)
+    host.heard(2)
+    host.heard(2)
+    assert told == [True, True]
 
 
 def test_a_member_that_was_away_catches_up_and_the_group_sleeps_again() -> None:

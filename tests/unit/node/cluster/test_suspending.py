@@ -10,6 +10,7 @@ from queues.machine.commands import (
     Command,
     EndSession,
     Enqueue,
+    Get,
     Numbered,
     SessionId,
     consumer_key,
@@ -142,6 +143,22 @@ def test_a_process_that_connects_again_in_time_keeps_its_messages() -> None:
     world.queue.commit()
     world.queue.machine.apply([], NOW_MS + PATIENCE_MS)
     assert world.queue.machine.checked_out == 1
+
+
+@pytest.mark.parametrize(("is_told", "held"), [(True, 1), (False, 0)], ids=["told", "not told"])
+def test_what_a_process_gets_that_can_be_reached_again_is_kept_if_the_queue_is_told_before(
+    is_told: bool, held: int
+) -> None:
+    world = World()
+    world.nodes["one"].reach({FAR}, set())
+    assert world.delivered() == 0
+    if is_told:
+        world.nodes["one"].reach(set(), set())
+    session = SessionId(FAR << 64 | 2)
+    world.queue.give(session, Get(session))
+    assert world.queue.machine.checked_out == 1
+    world.queue.machine.apply([], NOW_MS + PATIENCE_MS)
+    assert world.queue.machine.checked_out == held
 
 
 def test_a_new_leader_requeues_messages_of_a_process_whose_connection_has_ended() -> None:
