@@ -504,8 +504,6 @@ class GroupWorld:
 
     def check_leaks(self) -> None:
         for node in self.alive():
-            if node.number in self.wanted or node.member is None:
-                node.check_claims()
             if node.number not in self.wanted:
                 continue
             member = node.member
@@ -516,6 +514,9 @@ class GroupWorld:
             place = (node.incarnation, int(member.applied_index))
             known = self.states.setdefault(place, (states, node.number))
             assert known[0] == states, "members differ at the end"
+        for node in self.alive():
+            if node.number in self.wanted or node.member is None:
+                node.check_claims()
 
     def has_leader(self) -> bool:
         leader = self.find_leader()
