@@ -262,41 +262,43 @@ class HeldQueue:
             for first, count in self._held(core)
             if first + count > after
         ]
-        stale: Runs = []
-        doubtful: list[tuple[int, Label]] = []
+        found: list[tuple[int, Label]] = []
         async for run in stored_runs(self._reads, core, runs, LEARNED_BYTES):
             for here, message in enumerate(run.messages(), run.first):
-                self._note(here, label_of(run.format_tag, message), stale, doubtful)
+                label = label_of(run.format_tag, message)
+                if label is None:
+                    raise QueueFault("it has messages that do not come from the primary")
+                found.append((here, label))
+            if len(found) >= VERIFIED_MAX:
+                await self._note(primary, found)
+                found = []
             await asyncio.sleep(0)
-        stale += await self._verified(primary, doubtful)
-        self._settle(stale)
+        await self._note(primary, found)
         self._learned = runs[-1][0] + runs[-1][1] - 1 if runs else self._learned
 
-    def _note(
-        self, here: int, label: Label | None, stale: Runs, doubtful: list[tuple[int, Label]]
-    ) -> None:
-        if label is None:
-            raise QueueFault("it has messages that do not come from the primary")
-        if (label.uid, label.epoch) == self._place:
-            if not self._numbers.note(label.number, here):
-                stale.append((here, 1))  # A copy that was made twice.
-        elif label.uid == self._place[0]:
-            doubtful.append((here, label))
-        else:
-            stale.append((here, 1))  # The primary has another queue of that name now.
-
-    async def _verified(self, primary: Primary, doubtful: list[tuple[int, Label]]) -> Runs:
-        """The node of the primary's queue has restarted since these were copied: keep those that
-        are still the same there. Gives the others."""
+    async def _note(self, primary: Primary, found: list[tuple[int, Label]]) -> None:
+        """Know these from now on, all or, if the primary does not answer, none: what is noted twice
+        counts as a copy that was made twice. Those that the primary does not have go."""
+        same = await self._verified(primary, [each for each in found if self._is_doubtful(each[1])])
         stale: Runs = []
+        for here, label in found:
+            is_there = here in same or (label.uid, label.epoch) == self._place
+            if not is_there or not self._numbers.note(label.number, here):
+                stale.append((here, 1))
+            self._learned = here
+        self._settle(stale)
+
+    def _is_doubtful(self, label: Label) -> bool:
+        """Whether the node of the primary's queue has restarted since this one was copied."""
+        return label.uid == self._place[0] and label.epoch != self._place[1]
+
+    async def _verified(self, primary: Primary, doubtful: list[tuple[int, Label]]) -> set[int]:
+        """Those that are still the same at the primary, by their numbers here."""
+        known: dict[int, bytes] = {}
         for start in range(0, len(doubtful), VERIFIED_MAX):
             some = doubtful[start : start + VERIFIED_MAX]
-            known = await primary.digests(sorted((each.number, 1) for _, each in some))
-            for here, label in some:
-                is_same = known.get(label.number) == label.digest
-                if not is_same or not self._numbers.note(label.number, here):
-                    stale.append((here, 1))
-        return stale
+            known |= await primary.digests(sorted((label.number, 1) for _, label in some))
+        return {here for here, label in doubtful if known.get(label.number) == label.digest}
 
     # Messages
 

@@ -220,7 +220,12 @@ class Replica:
             for each in led
             if each.name in there and not self._has_all_of(each, *there[each.name])
         ]
-        faults += [each for each in await asyncio.gather(*work) if each]
+        # All of them end here, whatever fails: no queue is worked on twice at a time.
+        for outcome in await asyncio.gather(*work, return_exceptions=True):
+            if isinstance(outcome, BaseException):
+                raise outcome
+            if outcome:
+                faults.append(outcome)
         if not has_all:
             self._definitions = b""
             faults.append("the definitions of the primary are not here yet")

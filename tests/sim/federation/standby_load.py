@@ -1,7 +1,5 @@
 """The publisher and consumer of a simulated primary's queue, and what is known of its messages."""
 
-from itertools import count
-
 from queues.machine.commands import ACCEPT, Attach, Settle, consumer_key
 from queues.queue_host import QueueHost
 from tests.sim.queues.letters import Letter
@@ -12,7 +10,6 @@ from tests.unit.queues.messages import chunk_of
 CONSUMER = 1
 CREDIT = 1 << 20
 INITIAL_CREDIT = 4_000
-SESSIONS = count(1)
 
 
 class Truth:
@@ -46,7 +43,8 @@ class Load:
     """One session at the primary; it ends with the node."""
 
     def __init__(self, node: SimNode, host: QueueHost, truth: Truth) -> None:
-        self._sink = FakeSink(next(SESSIONS), INITIAL_CREDIT)
+        session = node.broker.identity.new_session()
+        self._sink = FakeSink(initial=INITIAL_CREDIT, session=session)
         self._node = node
         self._host = host
         self._truth = truth

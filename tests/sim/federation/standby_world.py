@@ -257,7 +257,8 @@ class World:
         self.attach()
 
     async def crash_standby(self) -> None:
-        """It does not know of the last pass whether it was whole; the promise before it stays."""
+        """It does not know of the last pass whether it was whole; the promise before it stays. What
+        it had settled and not synced is there again."""
         self.pass_is_seen_whole()
         self.standby.crash()
         await self._stop()
@@ -265,6 +266,9 @@ class World:
         for _ in range(self.random.randint(0, 100)):
             await self.step()
         self.standby.start()
+        if (promised := self.passes.promised) is not None:
+            for name in QUEUES:
+                promised.live[name] |= {identity_in(each) for each in await contents(self, name)}
         self.follow()
 
     # The end
@@ -280,7 +284,7 @@ class World:
         if promised is None:
             return
         for name, confirmed in promised.confirmed.items():
-            found = [identity_in(each) for each in await contents(self, name)]
+            found = [identity_in(each) for each in await released(self, name)]
             lost = confirmed - self.truths[name].settled - set(found)
             assert not lost, f"lost beyond the recovery point in {name}: {sorted(lost)[:9]}"
             back = set(found) - promised.live[name]
@@ -323,12 +327,19 @@ async def contents(world: Stepping, name: str) -> list[bytes]:
     core = world.standby.core(name)
     if core is None:
         return []
-    assert core.ready_count == core.machine.length(), f"{name} has messages that are not ready"
     reads, found = BodyReads(world.standby.node.broker), list[bytes]()
     async with working(world):
         async for run in stored_runs(reads, core, live_runs(core), 1 << 62):
             found += run.messages()
     return found
+
+
+async def released(world: Stepping, name: str) -> list[bytes]:
+    """The same of a queue that nothing holds."""
+    core = world.standby.core(name)
+    held = 0 if core is None else core.machine.length() - core.ready_count
+    assert held == 0, f"{name} has messages that are not ready"
+    return await contents(world, name)
 
 
 @asynccontextmanager

@@ -19,7 +19,7 @@ from node.standby.replica import Replica
 from node.standby.stored_runs import live_runs
 from tests.sim.federation.cluster_primary import NAME, QUEUE, STEP_S, ClusterPrimary, Link, body_of
 from tests.sim.federation.standby_passes import Passes
-from tests.sim.federation.standby_world import CONFIG, Side, contents
+from tests.sim.federation.standby_world import CONFIG, Side, released
 from tests.sim.federation.virtual_time import played
 
 STEPS = 2_000  # in which a question has its answer
@@ -101,7 +101,7 @@ class World:
         promised = self.passes.promised
         if promised is None:
             return
-        found = [body_of(each) for each in await contents(self, NAME)]
+        found = [body_of(each) for each in await released(self, NAME)]
         lost = promised.confirmed - self.primary.accepted() - set(found)
         assert not lost, f"lost beyond the recovery point: {sorted(lost)[:9]}"
         back = promised.settled & set(found)
