@@ -15,7 +15,7 @@ from warren.wire.amqp10.codec.performatives import Transfer
 from warren.wire.amqp10.codec.serial import plus
 from warren.wire.amqp10.deliver import write_piece, write_transfers
 from warren.wire.amqp10.link import ATTACHED, Link
-from warren.wire.amqp10.output import Output
+from warren.wire.amqp10.output import LARGE_BYTES, Output
 from warren.wire.amqp10.sender import Run, Sender
 from warren.wire.amqp10.transfers import payload_at
 from warren.wire.amqp10.windows import OutgoingWindow
@@ -23,6 +23,7 @@ from warren.wire.buffer import read_i32_le
 
 TURN_FRAMES: Final = 128  # that a link may send before the next one has its turn
 FRAME_COST: Final = 32  # of the budget, beside the bytes of the message
+LARGE_PART: Final = 4  # the part of its bytes that a payload costs which is not copied here
 
 
 class Bodies(Protocol):
@@ -147,7 +148,10 @@ class Departures:
         last = run.index + min(run.ready, self.window.left - floor)
         begin = _offset(run, run.index)
         end = run.index + 1
-        while end < last and _offset(run, end) - begin < budget:
+        room = budget
+        if _offset(run, end) - begin >= LARGE_BYTES:
+            room *= LARGE_PART
+        while end < last and _offset(run, end) - begin < room:
             end += 1
         count = write_transfers(
             self._output,
@@ -168,7 +172,7 @@ class Departures:
         )
         if count == 0:
             return 0
-        cost = _offset(run, run.index + count) - begin + count * FRAME_COST
+        cost = _cost(_offset(run, run.index + count) - begin, count)
         self._begin(link, sender, run, bodies, count)
         self.window.take(count)
         run.advance(count)
@@ -217,11 +221,18 @@ class Departures:
                 self._output.max_frame_size,
             )
             self.window.take(1)
-            cost += sender.sent_bytes - before + FRAME_COST
+            cost += _cost(sender.sent_bytes - before, 1)
         if sender.sent_bytes == whole:
             sender.torn = False
             run.advance(1)
         return cost
+
+
+def _cost(byte_count: i64, count: i64) -> i64:
+    """What these frames take of the budget, with so many bytes of payload."""
+    if byte_count >= count * LARGE_BYTES:
+        byte_count //= LARGE_PART
+    return byte_count + count * FRAME_COST
 
 
 def _offset(run: Run, index: i64) -> i64:

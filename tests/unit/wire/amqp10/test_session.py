@@ -576,6 +576,23 @@ def test_a_budget_stops_the_writing() -> None:
     assert session.has_work()
 
 
+@pytest.mark.parametrize(
+    ("frame_bytes", "share"), [(1 << 17, 4), (12_000, 2), (4_096, 1)]
+)
+def test_payloads_that_are_not_copied_take_a_part_of_the_budget(
+    frame_bytes: int, share: int
+) -> None:
+    """Whether they go in a frame each or in several."""
+    raw = running(window=100_000, max_frame_size=frame_bytes)
+    link = consumer(raw, 10_000)
+    session = session_of(raw)
+    session.offer(link, run_of([data_section(b"x" * 16_000)] * 50))
+    session.write(AllThere(), 100_000)
+    written = sum(len(payload) for _, _, payload in raw.frames())
+    assert 0.9 <= written / (share * 100_000) <= 1.2
+    assert session.has_work()
+
+
 def test_what_a_conversion_cost_is_taken_from_the_budget_once() -> None:
     raw = running(window=100_000)
     link = consumer(raw, 10_000)
