@@ -566,47 +566,6 @@ def test_many_small_messages_do_not_hold_up_the_other_link() -> None:
     assert len(handles) == 1_003
 
 
-def test_a_budget_stops_the_writing() -> None:
-    raw = running(window=100_000)
-    link = consumer(raw, 10_000)
-    session = session_of(raw)
-    session.offer(link, run_of([data_section(b"x" * 1_000)] * 100))
-    session.write(AllThere(), 10_000)
-    assert 8 <= len(raw.answers()) <= 12
-    assert session.has_work()
-
-
-@pytest.mark.parametrize(
-    ("frame_bytes", "share"), [(1 << 17, 4), (12_000, 2), (4_096, 1)]
-)
-def test_payloads_that_are_not_copied_take_a_part_of_the_budget(
-    frame_bytes: int, share: int
-) -> None:
-    """Whether they go in a frame each or in several."""
-    raw = running(window=100_000, max_frame_size=frame_bytes)
-    link = consumer(raw, 10_000)
-    session = session_of(raw)
-    session.offer(link, run_of([data_section(b"x" * 16_000)] * 50))
-    session.write(AllThere(), 100_000)
-    written = sum(len(payload) for _, _, payload in raw.frames())
-    assert 0.9 <= written / (share * 100_000) <= 1.2
-    assert session.has_work()
-
-
-def test_what_a_conversion_cost_is_taken_from_the_budget_once() -> None:
-    raw = running(window=100_000)
-    link = consumer(raw, 10_000)
-    session = session_of(raw)
-    for _ in range(5):
-        run = run_of([MESSAGE] * 3)
-        run.cost = 4_000
-        session.offer(link, run)
-    session.write(AllThere(), 10_000)
-    assert len(raw.answers()) == 9  # Three runs: the third one goes beyond the budget.
-    session.write(AllThere(), 10_000)
-    assert len(raw.answers()) == 6
-
-
 def test_an_aborted_message_is_dropped_and_the_next_one_counts() -> None:
     raw = running()
     raw.attach(0, SENDER)
