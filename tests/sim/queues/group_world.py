@@ -422,6 +422,10 @@ class GroupWorld:
         for target in self.targets.values():
             target.reliable = True
         self.wires.mend()
+        self.start_all()
+
+    def start_all(self) -> None:
+        """All nodes are up, and their disks have room."""
         for number in sorted(self.nodes):
             if self.disks[number].space_bytes >= 0:
                 self.fill_or_free(number)

@@ -40,6 +40,7 @@ def test_whatever_dies_arrives_at_least_once_though_leaders_change(seed: int) ->
     world = GroupWorld(seed, 5 if seed % 4 == 3 else 3, buries=True)
     world.run_until("a leader", world.has_leader)
     world.run(STEPS)
+    world.start_all()
     world.run_until("a letter", lambda: any(each.arrived for each in world.targets.values()))
     world.drain()
 
