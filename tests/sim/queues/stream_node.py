@@ -100,7 +100,7 @@ class StreamNode:
         self.streams = SimStreams(disk, self.runner, self.turn.begin, world.objects)
         self.member = self.make()
         self.readers: list[StreamReader] = []
-        self._cut_below = 0  # by retention, though a segment may come to the store that was cut here
+        self._cut_below = 0  # by retention, also if it comes to the store later
         self.is_begun = False  # it has a member, which perhaps is not written down yet
         self.is_joined = False
         self.recover()
