@@ -87,6 +87,7 @@ class Node:
         self.runs = 0
         self.links: set[int] = set()
         self.needed: set[int] = set()  # queues that may have messages in the log
+        self.known_index = 0  # what it had applied when it crashed
         self.mute: dict[int, int] = {}  # by peer: no beats are answered until then
         self.host: RaftHost
         self.definitions: DefinitionsGroup
@@ -130,8 +131,9 @@ class Node:
         self.definitions.attach()
         restored = recovery.restored(Config(self.founders))
         self.recovered = {queue.name for queue in births.found.values()}
-        for uid in self.needed:
-            assert recovery.queue(uid) is not None, f"{self.name} has forgotten its queue {uid}"
+        if recovery.machine.applied_index <= self.known_index:  # Else they may have been deleted.
+            for uid in self.needed:
+                assert recovery.queue(uid) is not None, f"{self.name} has forgotten its queue {uid}"
         self.definitions.join(self.host, restored, world.settings)
         for other in world.nodes:
             if other != self.member:
@@ -154,6 +156,7 @@ class Node:
         }
         self.log = self.log.crash(self.world.random)
         self.needed = homed & self.log.born
+        self.known_index = self.machine.applied_index
         self.disk = self.disk.crash(self.world.random)
         self.links.clear()
 

@@ -405,8 +405,8 @@ class World:
     def describe(self) -> str:
         lines = [f"seed {self.seed} at {self.now_ms}"]
         for node in self.nodes.values():
-            if not node.is_up:
-                lines.append(f"  {node.name} down")
+            if not node.is_up or not hasattr(node.definitions, "group"):
+                lines.append(f"  {node.name} down, or fails to start")
                 continue
             raft = node.definitions.group.raft
             lines.append(
