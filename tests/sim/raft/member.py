@@ -449,9 +449,11 @@ class Member:
 
     def _load(self, load: Load) -> None:
         assert load.first <= load.last <= self.disk.last_index, "no member has these entries"
-        self._later(self.world.read_delay(), lambda: self._loaded(load))
+        assert self.core is not None
+        term = self.core.term
+        self._later(self.world.read_delay(), lambda: self._loaded(load, term))
 
-    def _loaded(self, load: Load) -> None:
+    def _loaded(self, load: Load, asked_term: int) -> None:
         core = self.core
         assert core is not None
         found: list[Entry] = []
@@ -459,8 +461,11 @@ class Member:
         if load.first > self.disk.released_index and self.disk.has(load.first):
             upto = load.last - self.world.random.choice((0, 0, 1))
             for index in range(load.first, max(load.first, upto) + 1):
+                if core.term > asked_term and not self.disk.has(index):
+                    break  # Another leads now, and has cut it off.
                 record = self.disk.record(index)
-                assert record.is_durable, f"{index} is read before it is written"
+                is_sure = record.is_durable or core.term > asked_term
+                assert is_sure, f"{index} is read before it is written"
                 entry = self._reattached(record.entry, load.member)
                 byte_count += entry.byte_count
                 if found and byte_count > load.bytes_max:
