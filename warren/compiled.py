@@ -1,9 +1,9 @@
 """How Python finds the compiled modules: all are in one shared object, and none beside its source.
 
 A shared object for each of 225 modules, as mypyc makes them, would take three pages of memory each.
-What setup.py builds as `warren.compiled_modules` knows their names, and
-makes each of them. Every package imports `warren` first, so that the finder is there in time. In a
-pure build there is no such module, and Python finds the sources.
+What setup.py builds as `warren.compiled_modules` knows their names, and makes each of them. Every
+package imports `warren` first, so that the finder is there in time. In a pure build there is no
+such module, and Python finds the sources.
 """
 
 import sys

@@ -23,7 +23,7 @@ from warren.wire.buffer import read_i32_le
 
 TURN_FRAMES: Final = 128  # that a link may send before the next one has its turn
 FRAME_COST: Final = 32  # of the budget, beside the bytes of the message
-LARGE_PART: Final = 4  # the part of its bytes that a payload costs which is not copied here
+LARGE_PART: Final = 4  # payloads of LARGE_BYTES are not copied here: they cost so much less
 
 
 class Bodies(Protocol):
