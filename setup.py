@@ -377,6 +377,7 @@ COMPILED = [
     "warren/storage/tally.py",
     "warren/storage/upkeep.py",
     "warren/storage/wal.py",
+    "warren/storage/writing/log_writer.py",
     "warren/wire/amqp091/client.py",
     "warren/wire/amqp091/client_events.py",
     "warren/wire/amqp091/connection.py",

@@ -66,6 +66,7 @@ from warren.storage.pages import Pages
 from warren.storage.snapshot import SnapshotStore
 from warren.storage.streams.cold_reads import ColdReads
 from warren.storage.wal import Wal
+from warren.storage.writing.submitted import kernel_writes
 
 if TYPE_CHECKING:
     from node.config.settings import Config
@@ -284,7 +285,7 @@ class Node:
         directory = os.path.join(self._config.node.data_dir, LOG_DIRECTORY)
         os.makedirs(directory, mode=0o700, exist_ok=True)
         wal = Wal(
-            DirectDisk(disk) if storage.direct_io else disk,
+            DirectDisk(disk, writes=kernel_writes(loop)) if storage.direct_io else disk,
             directory,
             post=loop.call_soon_threadsafe,
             on_failure=self._log_failed,

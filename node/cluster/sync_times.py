@@ -7,7 +7,7 @@ writer thread does nothing for it. A time is the upper bound of its bucket. No I
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol, final
 
-from warren.storage.wal import SYNC_BOUNDS_S
+from warren.storage.writing.log_writer import SYNC_BOUNDS_S
 
 BOUNDS_MS: Final = tuple(int(bound * 1000 + 0.999) for bound in SYNC_BOUNDS_S)
 

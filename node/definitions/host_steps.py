@@ -33,8 +33,11 @@ class BodyLog(Protocol):
 
     def is_rewriting(self, file_id: int) -> bool: ...
 
-    sync_counts: list[int]
-    sync_total_s: float
+    @property
+    def sync_counts(self) -> list[int]: ...
+
+    @property
+    def sync_total_s(self) -> float: ...
 
     @property
     def tally(self) -> Tally: ...

@@ -67,7 +67,7 @@ from queues.hosts.queue_core import QueueCore
 from queues.sessions.counts import Counts
 from queues.streams.member import StreamMember
 from warren.storage.record import KIND_NAMES
-from warren.storage.wal import SYNC_BOUNDS_S
+from warren.storage.writing.log_writer import SYNC_BOUNDS_S
 
 if TYPE_CHECKING:
     from node.broker import Broker

@@ -195,7 +195,7 @@ COPY_ROWS: Final = (
 )
 
 FATAL_ROWS: Final = (
-    Row("records are written", written("wal-", True), ("Wal._write pwritev",)),
+    Row("records are written", written("wal-", True), ("LogWriter._write pwritev",)),
     Row("a file is made in time of need", created(True), ("FilePool._blank create",)),
 )
 
@@ -506,7 +506,8 @@ OTHER_SITES: Final = {
 def sites() -> Iterator[str]:
     """Class, function and operation of each call to a disk that changes it."""
     storage = Path(warren.__file__ or "").parent / "storage"
-    for path in sorted([*storage.glob("*.py"), *(storage / "recovery").glob("*.py")]):
+    folders = (storage, storage / "recovery", storage / "writing")
+    for path in sorted(path for folder in folders for path in folder.glob("*.py")):
         for owner in ast.walk(ast.parse(path.read_text())):
             if not isinstance(owner, ast.ClassDef) or owner.name in DISKS:
                 continue

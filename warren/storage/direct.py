@@ -12,6 +12,8 @@ the write; to read back what has left that cache costs as much again (docs/decis
 - all others are ordinary ones, and so is everything while `Recall` says that the cache should keep
   what is written, and on a file that the file system cannot do this for.
 
+A small synced write can be begun without a thread (`submit`).
+
 The kernel keeps both kinds in step, as long as what is written through the cache is synced at once:
 the caller sees to it that it is. One thread at a time writes to a file; any may read. Each thread
 has memory of its own, in one of three sizes; an open file has a second handle.
@@ -21,8 +23,9 @@ import errno
 import mmap
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from time import perf_counter
 from typing import Final, Protocol, final
 
@@ -31,6 +34,7 @@ from mypy_extensions import i64
 from warren.storage.disk import Disk, cut, with_path
 from warren.storage.recall import Recall
 from warren.storage.record import Buffer
+from warren.storage.writing.submitted import SyncedWrites
 
 DIRECT_BYTES: Final = 4096  # what a block of any disk is a part of
 MEMORY_BYTES_LEAST: Final = 64 << 10  # of a thread that needs no more
@@ -41,6 +45,7 @@ JOINED_BYTES: Final = 512  # parts that are shorter, on an average, are joined f
 PRIVATE: Final = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS  # Shared memory gets no huge pages.
 REFUSED: Final = (errno.EINVAL, errno.EOPNOTSUPP)  # of a file system that cannot
 LONG_AGO_BYTES: Final = 1 << 60
+AGAIN_MAX: Final = 16  # refusals in a row, after which no write is submitted any more
 UNKNOWN: Final = -1
 ZEROS: Final = bytes(DIRECT_BYTES)
 NOT_POSSIBLE: Final = -2
@@ -126,10 +131,20 @@ class Memories:
 class DirectDisk:
     """See the module. `pads`: behind a write, up to the border of a block, there is nothing."""
 
-    def __init__(self, disk: Disk, calls: DirectCalls | None = None, pads: bool = False) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        calls: DirectCalls | None = None,
+        pads: bool = False,
+        writes: SyncedWrites | None = None,
+    ) -> None:
         self._disk = disk
         self._calls: DirectCalls = OsCalls() if calls is None else calls
         self._pads = pads
+        self._writes = writes
+        self.can_submit = writes is not None  # whether `submit` may be of any use
+        self._submitted = Memory(MEMORY_BYTES_LEAST)
+        self._refusals = 0  # of `submit`, in a row
         self._files: dict[int, OpenFile] = {}
         self._memories = Memories()
         self._lock = threading.Lock()  # of what makes second handles, and of `recall`
@@ -260,6 +275,91 @@ class DirectDisk:
             self._disk.pwritev(handle, (view[written:],), offset + written, dsync)
         file.tail = bytes(view[length - DIRECT_BYTES :])
         file.tail_at = offset + length - DIRECT_BYTES
+
+    def submit(
+        self,
+        handle: int,
+        parts: Sequence[Buffer],
+        offset: int,
+        done: Callable[[OSError | None], None],
+    ) -> bool:
+        """Begin what `pwritev` with `dsync` does; `done` hears on the loop that it is durable, or
+        why not. False, or a BlockingIOError for `done`: `pwritev` has to do it.
+
+        For the loop thread; one at a time, and none beside a `pwritev` to the same file.
+        """
+        total: i64 = 0
+        for part in parts:
+            total += len(part)
+        file = self._files[handle]
+        lead: i64 = offset % DIRECT_BYTES
+        writes = self._writes
+        if (
+            writes is None
+            or not self.can_submit
+            or lead + total > MEMORY_BYTES_LEAST
+            or offset <= DIRECT_BYTES
+        ):
+            return False
+        if (offset + total) % DIRECT_BYTES != 0 or (lead != 0 and file.tail_at != offset - lead):
+            return False
+        if self.recall.keeps or not self._is_possible(file, handle):
+            return False
+        memory = self._submitted
+        put = memory.map.write
+        memory.map.seek(0)
+        put(file.tail[:lead])
+        for part in parts:
+            put(part)
+        view = memory.view[: lead + total]
+        begin = offset - lead
+        ended = partial(self._submit_ended, file, view, begin, done)
+        if not writes.begin(file.direct, view, begin, ended):
+            self._refused_once()
+            return False
+        with self._lock:
+            self.recall.wrote(total)
+        return True
+
+    def soon(self, work: Callable[[], None]) -> None:
+        """Call it on the loop, behind what is to be done there now. If `can_submit`."""
+        assert self._writes is not None
+        self._writes.soon(work)
+
+    def end_submits(self) -> None:
+        """Wait for what is submitted, and submit nothing any more."""
+        self.can_submit = False
+        if self._writes is not None:
+            self._writes.close()
+
+    def _submit_ended(
+        self,
+        file: OpenFile,
+        view: memoryview,
+        offset: i64,
+        done: Callable[[OSError | None], None],
+        result: int,
+    ) -> None:
+        length: i64 = len(view)
+        if result == length:
+            self._refusals = 0
+            file.tail = bytes(view[length - DIRECT_BYTES :])
+            file.tail_at = offset + length - DIRECT_BYTES
+            done(None)
+            return
+        if result == -errno.EAGAIN:
+            self._refused_once()
+        elif -result in REFUSED:
+            self.can_submit = False
+        elif result < 0:
+            done(OSError(-result, os.strerror(-result)))
+            return
+        done(BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN)))
+
+    def _refused_once(self) -> None:
+        self._refusals += 1
+        if self._refusals >= AGAIN_MAX:
+            self.can_submit = False
 
     # Reading.
 

@@ -7,25 +7,24 @@
     wal.flush()                         # ... and one hand-over
     wal.on_durable.append(callback)     # callback(lsn) on the loop thread, after each sync
 
-All methods are for the loop thread. One writer thread does one synced write at a time and takes
-all that was flushed meanwhile, up to `group_bytes`, for the next one. What was appended first is
-durable first. After a failed write or sync what is on disk is unknown: `on_failure` is called
-and nothing is reported durable any more.
+All methods are for the loop thread. There is one synced write at a time, which takes all that was
+flushed since the last one, up to `group_bytes`. A small one is submitted (`DirectDisk.submit`), and
+the loop hears of its end; others are the writer thread's. What was appended first is durable first.
+After a failed write or sync what is on disk is unknown: `on_failure` is called and nothing is
+reported durable any more.
 """
 
 import os
 import secrets
-from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from time import perf_counter
 from typing import Final
 
 from warren.storage.compaction import Owners, UnreadableFile
 from warren.storage.disk import Disk
 from warren.storage.entry_reads import EntryRead, Found, spans_of
-from warren.storage.files import BLOCK_BYTES, SEGMENT_PREFIX, WAL_PREFIX, ZEROS, FilePool, LogFile
+from warren.storage.files import SEGMENT_PREFIX, WAL_PREFIX, FilePool, LogFile
 from warren.storage.ledger import Ledger
 from warren.storage.log import Batch, Location, Log
 from warren.storage.log_proof import LogProof
@@ -60,6 +59,7 @@ from warren.storage.runner import REWRITE_BYTES_PER_S, Runner, ThreadRunner
 from warren.storage.tally import DiskUse, Tally
 from warren.storage.upkeep import PLACE as UPKEEP
 from warren.storage.upkeep import UNREAD, Upkeep
+from warren.storage.writing.log_writer import LogWriter, Post
 
 FILE_BYTES: Final = 128 << 20
 GROUP_BYTES: Final = 4 << 20
@@ -67,22 +67,6 @@ RESERVE_FILES: Final = 2
 RESERVE: Final = "reserve of the log"  # where an alarm is
 LIST: Final = "list of the log files"  # and another one
 STOCK_QUARTERS: Final = 3  # of a file are written before one is made in place of that before it
-# Upper bounds of the buckets of `sync_counts`, in seconds.
-SYNC_BOUNDS_S: Final[tuple[float, ...]] = (
-    0.0001,
-    0.0002,
-    0.0005,
-    0.001,
-    0.002,
-    0.005,
-    0.01,
-    0.05,
-    0.1,
-    0.5,
-    2.0,
-)
-
-Post = Callable[[Callable[[], None]], object]
 
 
 class Wal:
@@ -112,21 +96,17 @@ class Wal:
         self._slack_bytes = 2 * file_bytes if slack_bytes is None else slack_bytes
         self._post = post
         self._on_failure = on_failure
-        self._runner: Runner = runner or ThreadRunner(self._fail, rewrite_bytes_per_s)
         self._draw_epoch = draw_epoch or (lambda: secrets.randbits(32))
         self._pool = FilePool(disk, directory, file_bytes, max(1, reserve_files - 1), proof)
+        self._writer = LogWriter(disk, self._pool, group_bytes, post, self._written, on_failure)
+        self._runner: Runner = runner or ThreadRunner(self._writer.fail, rewrite_bytes_per_s)
         self.ledger = Ledger()  # what is alive in which file
         self._log: Log | None = None
         self.upkeep: Upkeep | None = None  # from the opening on
         self._last_file_id = 0
         self._last_index = 0  # of a PUBLISH
         self._last_state = 0  # number of a HARD_STATE
-        self._handed: deque[Batch] = deque()  # appended here, taken by the writer thread
-        self._written: Batch | None = None  # the last durable one; set by the writer thread
-        self._notice_posted = False
         self._reads = Reads()
-        self._failed = False
-        self._failure: BaseException | None = None
         self._closed = False
         self._next: LogFile | None = None  # what will be active after the next roll
         self._stocking = False
@@ -134,9 +114,6 @@ class Wal:
         self._stocks_later = False  # no spare is written before the log has got to `_stock_lsn`
         self._stock_lsn = 0
         self._seal_lsns: deque[int] = deque()  # ends of full files that are not yet durable
-        self.sync_counts = [0] * (len(SYNC_BOUNDS_S) + 1)  # by the writer thread alone
-        self.sync_total_s = 0.0
-        self.sync_begun_s = 0.0  # of the one that runs; 0: none does
         self.durable_lsn = 0
         self.on_durable: list[Callable[[int], None]] = []
         # Where and what: bad, and nothing lost. An OSError, or an UnreadableFile, stays until
@@ -165,15 +142,14 @@ class Wal:
         self._last_state = recovery.last_state + left_out
         self._pool.manifest.write()  # Before a file is cut, and before the first one is made.
         self._trim()
-        self._log = Log(self._group_bytes, self._take_file, self._hand_over)
+        self._log = Log(self._group_bytes, self._take_file, self._writer.hand_over)
         self.append(OPENED, 0, 0, ())
         self._log.flush()
-        batch = self._handed.popleft()
-        self._write(batch, batch)
+        batch = self._writer.write_first()
         self.durable_lsn = self.appended_lsn
         batch.file.durable_offset = batch.offset + batch.byte_count
         self._listed = batch.file  # those before it are listed as sealed
-        self._runner.start(self._write_group)
+        self._writer.start(self._runner)
         return report
 
     def attach(self, owners: Owners) -> None:
@@ -204,14 +180,16 @@ class Wal:
             assert self._log is not None
             self.append(CLEAN, 0, 0, ())
             self._log.seal()
+        self._writer.end_submits()
         self.flush()
         self._runner.stop()
-        self._take_notice()
-        if clean and not self._failed and not self.pending_bytes:
+        self._writer.tell()
+        failure = self._writer.failure
+        if clean and failure is None and not self.pending_bytes:
             self._list_the_end()
         self._closed = True
-        if self._failure is not None:  # The loop may not come to hear it any more.
-            self._on_failure(self._failure)
+        if failure is not None:  # The loop may not come to hear it any more.
+            self._on_failure(failure)
         if self.upkeep is not None:
             self.upkeep.close_files()
         for file in self.ledger.files.values():
@@ -386,17 +364,13 @@ class Wal:
         if self._stocks_later and log.appended_lsn >= self._stock_lsn:
             self._stocks_later = False
             self._stock()
-        if self._handed:
-            self._runner.kick()
+        self._writer.go_on()
 
     def roll(self) -> None:
         """Go on in the next file."""
         assert self._log is not None
         self._log.roll()
-        self._runner.kick()
-
-    def _hand_over(self, batch: Batch) -> None:
-        self._handed.append(batch)
+        self._writer.go_on()
 
     # What is alive.
 
@@ -481,6 +455,22 @@ class Wal:
         """Files that are ready for the next rolls."""
         return self._pool.spare_count + (self._next is not None and self._next.handle >= 0)
 
+    # Writing: how long syncs take.
+
+    @property
+    def sync_counts(self) -> list[int]:
+        """By buckets of `SYNC_BOUNDS_S`."""
+        return self._writer.sync_counts
+
+    @property
+    def sync_total_s(self) -> float:
+        return self._writer.sync_total_s
+
+    @property
+    def sync_begun_s(self) -> float:
+        """`perf_counter` at the beginning of the one that runs; 0: none does."""
+        return self._writer.sync_begun_s
+
     # Reading.
 
     def read(
@@ -547,61 +537,9 @@ class Wal:
         """The threads, for what is stored beside the log (`warren.storage.pages`)."""
         return self._runner
 
-    # The writer thread.
-
-    def _write_group(self) -> bool:
-        """Write what was handed over, as one group; False if there was nothing."""
-        if self._failed or not self._handed:
-            return False
-        batch = self._handed.popleft()
-        last = batch
-        total = batch.byte_count
-        while self._handed:
-            following = self._handed[0]
-            total += following.byte_count
-            if following.file is not batch.file or total > self._group_bytes:
-                break
-            batch.parts.extend(following.parts)
-            last = self._handed.popleft()
-        try:
-            self._write(batch, last)
-        except Exception as error:  # Whatever it was: what is on disk is unknown now.
-            self._fail(error)
-            return False
-        self._written = last
-        if not self._notice_posted:
-            self._notice_posted = True
-            self._post(self._take_notice)
-        return True
-
-    def _write(self, batch: Batch, last: Batch) -> None:
-        """Write the parts of `batch`, those of `last` being the end of them."""
-        file = batch.file
-        self._pool.make_ready(file)
-        end = last.offset + last.byte_count
-        rest = min(-end % BLOCK_BYTES, file.size - end)
-        if rest:  # Or the kernel would read the rest of the page, if that has left the cache.
-            batch.parts.append(ZEROS[:rest])
-        self.sync_begun_s = perf_counter()
-        self._disk.pwritev(file.handle, batch.parts, batch.offset, True)
-        took_s = perf_counter() - self.sync_begun_s
-        self.sync_begun_s = 0.0
-        self.sync_counts[bisect_left(SYNC_BOUNDS_S, took_s)] += 1
-        self.sync_total_s += took_s
-        if batch.offset == BLOCK_BYTES:  # Before anything in the file is reported durable.
-            self._pool.note_records(file)
-
-    def _fail(self, error: BaseException) -> None:
-        """From any thread: the log is at its end."""
-        self._failed = True
-        self._failure = error
-        self._post(lambda: self._on_failure(error))
-
-    def _take_notice(self) -> None:
-        """On the loop: tell all owners how far the log is durable."""
-        self._notice_posted = False  # Before `_written` is read, or a notice could get lost.
-        batch = self._written
-        if batch is None or self._failed or self._closed or batch.end_lsn == self.durable_lsn:
+    def _written(self, batch: Batch) -> None:
+        """The log is durable up to the end of the batch: tell all owners."""
+        if self._closed or batch.end_lsn == self.durable_lsn:
             return
         batch.file.durable_offset = batch.offset + batch.byte_count
         self.durable_lsn = batch.end_lsn

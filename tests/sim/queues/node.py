@@ -57,7 +57,7 @@ class SimNode:
         self.clock = NodeClock()
         file_bytes = random.choice((16_384, 32_768))
         self.wal = Wal(
-            random.choice((disk, past_cache(disk))),
+            random.choice((disk, past_cache(disk, self.runner, random))),
             DIRECTORY,
             post=self.runner.post,
             on_failure=self.failed.append,

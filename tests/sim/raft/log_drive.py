@@ -53,7 +53,7 @@ class LogDrive:
         random = self._random
         self._runner = StepRunner()
         self.wal = Wal(
-            random.choice((self.image, past_cache(self.image))),
+            random.choice((self.image, past_cache(self.image, self._runner, random))),
             DIRECTORY,
             post=self._runner.post,
             on_failure=self._user.log_failed,

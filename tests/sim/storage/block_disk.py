@@ -5,17 +5,23 @@ What is beneath crashes and records like any other `SimDisk`.
 
 import ctypes
 import errno
+from collections.abc import Callable
+from functools import partial
+from random import Random
 from typing import Final
 
 from tests.sim.storage.sim_disk import SimDisk
+from tests.sim.storage.steps import StepRunner
 from warren.storage.direct import DIRECT_BYTES, DirectDisk
+from warren.storage.writing.submitted import Done
 
 SHIFT: Final = 1 << 20  # between a handle and its second one
 
 
-def past_cache(disk: SimDisk) -> DirectDisk:
+def past_cache(disk: SimDisk, runner: StepRunner, random: Random) -> DirectDisk:
     """The disk as a node has it."""
-    return DirectDisk(disk, BlockCalls(disk))
+    calls = BlockCalls(disk)
+    return DirectDisk(disk, calls, writes=StepWrites(calls, runner, random))
 
 
 class BlockCalls:
@@ -61,3 +67,44 @@ class BlockCalls:
 
     def close_direct(self, direct: int) -> None:
         self.open_handles.remove(direct)
+
+
+class StepWrites:
+    """Keeps `SyncedWrites`: a write is one step, and its end, on the loop, another one.
+
+    One of eight is not begun, and one of eight refused later.
+    """
+
+    def __init__(self, calls: BlockCalls, runner: StepRunner, random: Random) -> None:
+        self._calls = calls
+        self._runner = runner
+        self._random = random
+        self._is_busy = False
+
+    def begin(self, direct: int, view: memoryview, offset: int, done: Done) -> bool:
+        assert not self._is_busy, "two writes at a time"
+        chance = self._random.randrange(8)
+        if chance == 0:
+            return False
+        self._is_busy = True
+        self._runner.submitted.append(partial(self._write, direct, view, offset, done, chance == 1))
+        return True
+
+    def _write(self, direct: int, view: memoryview, offset: int, done: Done, refused: bool) -> None:
+        result = -errno.EAGAIN
+        if not refused:
+            result = self._calls.pwrite_direct(direct, view, offset, True)
+        self._runner.post(partial(self._end, done, result))
+
+    def _end(self, done: Done, result: int) -> None:
+        self._is_busy = False
+        done(result)
+
+    def soon(self, work: Callable[[], None]) -> None:
+        self._runner.post(work)
+
+    def close(self) -> None:
+        while self._runner.submitted:
+            self._runner.submitted.popleft()()
+        while self._is_busy:
+            self._runner.posted.popleft()()

@@ -31,6 +31,7 @@ class StepRunner:
         self.rewrites: deque[Callable[[], int]] = deque()
         self.reads: deque[Work] = deque()
         self.pages: deque[Work] = deque()
+        self.submitted: deque[Work] = deque()  # writes that have no thread
         self.saves: deque[Work] = deque()  # of the keyed state, which has a thread of its own
         self.saves_late = False  # saves run seldom while there is other work
         self.kicked = False
@@ -86,7 +87,10 @@ class StepRunner:
         """Run one piece of the work of a random thread; False if there was none."""
         queues: list[deque[Any]] = [
             queue
-            for queue in (self.posted, self.slow, self.rewrites, self.reads, self.pages)
+            for queue in (
+                *(self.posted, self.slow, self.rewrites, self.reads, self.pages),
+                self.submitted,
+            )
             if queue and not (self.stalled and queue is self.rewrites)
         ]
         late = self.saves_late and (queues or self.kicked) and random.random() < LATE

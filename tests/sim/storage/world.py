@@ -57,7 +57,7 @@ class World:
 
     def boot(self) -> None:
         self.runner = StepRunner()
-        disk = self.random.choice((self.disk, past_cache(self.disk)))
+        disk = self.random.choice((self.disk, past_cache(self.disk, self.runner, self.random)))
         self.wal = Wal(
             disk,
             DIRECTORY,

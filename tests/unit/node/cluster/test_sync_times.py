@@ -1,7 +1,7 @@
 """How long syncs of the log took since the last look."""
 
 from node.cluster.sync_times import BOUNDS_MS, SyncTimes
-from warren.storage.wal import SYNC_BOUNDS_S
+from warren.storage.writing.log_writer import SYNC_BOUNDS_S
 
 
 class Log:
