@@ -410,7 +410,10 @@ class Node:
 
         broker, rules = self.broker, self._config.default_operator_policies
         operations, hash_of = LiveOperations(broker), broker.logins.hash_of
-        loader = DefinitionsLoader(operations, broker.node_name, hash_of, rules, links)
+        default_type = self._config.default_queue_type
+        loader = DefinitionsLoader(
+            operations, broker.node_name, hash_of, rules, links, default_type
+        )
         try:
             return await finished(loader.load(path), self._stopping)
         except (ApiError, OSError) as error:

@@ -36,6 +36,7 @@ from node.definitions.policing import PolicyKeeper
 from node.definitions.queue_cores import DeadLetterPublishers, QueueCores
 from node.definitions.queue_hosts import QueueHosts
 from node.definitions.queue_registry import QueueRegistry
+from node.definitions.queue_types import QueueTypes
 from node.definitions.routes import RouteCaches, Routers
 from node.descriptors import Descriptors, files_max
 from node.events.events import Events
@@ -141,9 +142,18 @@ class Broker:
         self.client_limits = self._make_client_limits(parts.usage)
 
     def _make_definitions(self, group: DefinitionsGroup) -> BrokerDefinitions:
-        place, faults = self.operating.placing.placed, self.alarms.faults
+        types = QueueTypes(
+            self.metadata,
+            self.config.default_queue_type,
+            self.config.quorum_queue.property_equivalence.relaxed_checks_on_redeclaration,
+        )
+        placed, faults = self.operating.placing.placed, self.alarms.faults
+
+        def settle(command: Command) -> Command:
+            return placed(types.typed(command))
+
         history = History(self)
-        return BrokerDefinitions(self.metadata, group, self.routers, place, faults, history)
+        return BrokerDefinitions(self.metadata, group, self.routers, settle, faults, history)
 
     def _propose(self, command: Command, done: Callable[[Outcome], None]) -> None:
         """Propose for parts that exist before `definitions`."""

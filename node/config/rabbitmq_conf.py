@@ -121,6 +121,13 @@ def or_none(text: str) -> Value:
 STRATEGIES: Final = same("pause_minority", "pause_if_all_down", "autoheal", "ignore")
 PARTITIONS: Final = "cluster_partition_handling"
 ALL_DOWN: Final = "pause_if_all_down"
+RELAXED: Final = "quorum_queue.property_equivalence.relaxed_checks_on_redeclaration"
+# A file may name the module that makes such queues.
+QUEUE_TYPES: Final = {
+    name: kind
+    for kind in ("classic", "quorum", "stream")
+    for name in (kind, f"rabbit_{kind}_queue")
+}
 RECONCILIATION: Final = "quorum_queue.continuous_membership_reconciliation"
 # Key of RabbitMQ: key of Warren, and how the value is read.
 RULES: Final[Mapping[str, tuple[str, Callable[[str], Value]]]] = {
@@ -148,6 +155,8 @@ RULES: Final[Mapping[str, tuple[str, Callable[[str], Value]]]] = {
     ),
     "mirroring_sync_max_throughput": ("cluster.mirroring_sync_max_throughput", byte_count),
     "queue_leader_locator": ("queue_leader_locator", same("client-local", "balanced")),
+    "default_queue_type": ("default_queue_type", one_of(QUEUE_TYPES)),
+    RELAXED: (RELAXED, boolean),
     "load_definitions": ("load_definitions", plain),
     "management.load_definitions": ("load_definitions", plain),
     "definitions.local.path": ("load_definitions", plain),

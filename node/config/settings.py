@@ -295,6 +295,14 @@ class LeaderTrafficSection(Section, frozen=True, kw_only=True):
     transfers_max: Annotated[int, Meta(ge=1, le=100)] = 2
 
 
+class PropertyEquivalenceSection(Section, frozen=True, kw_only=True):
+    """What has to agree when a queue is declared that is there already."""
+
+    # Whether a quorum queue may be declared again with `x-queue-type` classic, where its vhost has
+    # a default queue type. Arguments that only classic queues know are ignored.
+    relaxed_checks_on_redeclaration: bool = False
+
+
 class QuorumQueueSection(Section, frozen=True, kw_only=True):
     """What holds for all quorum queues."""
 
@@ -304,6 +312,7 @@ class QuorumQueueSection(Section, frozen=True, kw_only=True):
     auto_rebalance: bool = True
     continuous_membership_reconciliation: ReconciliationSection = ReconciliationSection()
     leader_follows_traffic: LeaderTrafficSection = LeaderTrafficSection()
+    property_equivalence: PropertyEquivalenceSection = PropertyEquivalenceSection()
     # Whether basic.qos with global=true may span quorum queues; RabbitMQ refuses it.
     global_qos: bool = False
     # What counts towards a delivery limit: failures alone, as in RabbitMQ 4.3 (the version that
@@ -434,6 +443,9 @@ class Config(Section, frozen=True, kw_only=True):
     # Where the leader of a new queue is placed, if its declaration does not say: on the node of the
     # client, or on the node with the fewest leaders.
     queue_leader_locator: Literal["client-local", "balanced"] = "client-local"
+    # Type of new queues whose declaration names none, in vhosts without a default of their own. The
+    # node that is asked to declare the queue decides: set the same on all nodes of a cluster.
+    default_queue_type: Literal["classic", "quorum", "stream"] = "classic"
     # When another consumer of a single-active queue is active after a cancel: at once, or when the
     # cancelled one has settled all.
     sac_handover: Literal["at-once", "drain"] = "at-once"

@@ -24,6 +24,7 @@ from node.management.replies import ApiError
 from node.management.rows.pairs import Pairs
 from node.management.rows.sampling import Rates
 from node.management.rows.view import BrokerView
+from queues.definitions.queue_arguments import CLASSIC
 
 if TYPE_CHECKING:
     from node.config.settings import Config
@@ -68,6 +69,11 @@ class Context(Struct, frozen=True):
     def default_policies(self) -> Sequence[DefaultPolicy]:
         """Operator policies that vhosts begin with."""
         return () if self.config is None else self.config.default_operator_policies
+
+    @property
+    def default_queue_type(self) -> str:
+        """Type of new queues that name none, in vhosts without a default of their own."""
+        return CLASSIC if self.config is None else self.config.default_queue_type
 
     @property
     def pairs(self) -> Pairs:

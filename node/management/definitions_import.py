@@ -58,7 +58,9 @@ class Importer:
         hash_of: HashOf,
         rules: Sequence[DefaultPolicy] = (),
         seal: Seal = lambda vhost, component, name, value: value,
+        default_type: str = CLASSIC,
     ) -> None:
+        """`default_type`: of queues in vhosts without a default of their own."""
         self._metadata = metadata
         self._rules = rules
         self._seal = seal  # how values of parameters are stored
@@ -69,6 +71,8 @@ class Importer:
         self._types = {
             name: each.entry.default_queue_type for name, each in metadata.vhosts.items()
         }
+        # Where a vhost has none, the node would add its own default to a queue without a type.
+        self._untyped = CLASSIC if default_type == CLASSIC else ""
         self._makers: dict[str, Callable[[Body], Iterator[Command]]] = {
             "permissions": self._permission,
             "topic_permissions": self._topic_permission,
@@ -193,7 +197,7 @@ class Importer:
             return
         told = arguments(row)
         kind = text(row, "type", CLASSIC)
-        if QUEUE_TYPE not in told and kind != (self._types.get(vhost) or CLASSIC):
+        if QUEUE_TYPE not in told and kind != (self._types.get(vhost) or self._untyped):
             told = {**told, QUEUE_TYPE: kind}
         yield DeclareQueue(
             vhost,

@@ -43,12 +43,15 @@ class DefinitionsLoader:
         hash_of: HashOf,
         rules: tuple[DefaultPolicy, ...],
         links: "LinkService",
+        default_type: str,
     ) -> None:
+        """`default_type`: of queues in vhosts without a default of their own."""
         self._operations = operations
         self._node = node
         self._hash_of = hash_of
         self._rules = rules
         self._links = links
+        self._default_type = default_type
 
     async def load(self, path: Path) -> None:
         for each in await asyncio.to_thread(files_at, path):
@@ -63,7 +66,9 @@ class DefinitionsLoader:
             LOG.info("definitions file %s is unchanged and was not imported again", path)
             return
         seal = partial(sealed_value, metadata, self._links)
-        importer = Importer(metadata, self._node, None, self._hash_of, self._rules, seal)
+        importer = Importer(
+            metadata, self._node, None, self._hash_of, self._rules, seal, self._default_type
+        )
         run = ImportRun(self._operations, await importer.commands_of(file))
         await run.try_out()
         await run.carry_out(ignore_progress)

@@ -32,7 +32,13 @@ async def copy_definitions(broker: "Broker", name: str, wanted: dict[str, Any]) 
         gone = [Placed(each, PLACE) for each in deletions(wanted, exported(metadata, vhost))]
         await ImportRun(operations, gone).carry_out(ignore_progress)
         rows = missing(wanted, exported(metadata, vhost))
-        importer = Importer(metadata, broker.node_name, None, broker.logins.hash_of)
+        importer = Importer(
+            metadata,
+            broker.node_name,
+            None,
+            broker.logins.hash_of,
+            default_type=broker.config.default_queue_type,
+        )
         added = await importer.commands_of(DefinitionsFile(msgspec.json.encode(rows)))
         await ImportRun(operations, added).carry_out(ignore_progress)
     except ApiError as error:

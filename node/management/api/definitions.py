@@ -141,7 +141,8 @@ class DefinitionFiles:
         context = self._context
         hash_of, rules = context.logins.hash_of, context.default_policies
         seal = partial(sealed_value, metadata, context.links)
-        importer = Importer(metadata, node, vhost, hash_of, rules, seal)
+        default = context.default_queue_type
+        importer = Importer(metadata, node, vhost, hash_of, rules, seal, default)
         run = ImportRun(context.operations, await importer.commands_of(file))
         await run.try_out()
         if is_watched:

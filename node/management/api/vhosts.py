@@ -132,7 +132,8 @@ class Vhosts:
     def _row(self, vhost: VhostView) -> Body:
         found = self._context.operations.metadata.vhosts.get(vhost.name)
         entry = VhostEntry(Uid(0), vhost.name, "", ()) if found is None else found.entry
-        defined = DefinedVhost(entry, vhost, self._context.view.node().name)
+        default_type = self._context.default_queue_type
+        defined = DefinedVhost(entry, vhost, self._context.view.node().name, default_type)
         return row_of(VHOST_COLUMNS, defined)
 
 

@@ -9,7 +9,6 @@ from node.management.rows.columns import field_column as _of
 from node.management.rows.rates import QUEUE_STATS
 from node.management.rows.view import VhostView
 from queues.definitions.broker_objects import VhostEntry
-from queues.definitions.queue_arguments import CLASSIC
 
 
 class DefinedVhost(Struct, frozen=True):
@@ -18,6 +17,7 @@ class DefinedVhost(Struct, frozen=True):
     entry: VhostEntry
     counted: VhostView
     node: str
+    default_type: str  # of the node, for vhosts without one of their own
 
     @property
     def tags(self) -> list[str]:
@@ -25,7 +25,7 @@ class DefinedVhost(Struct, frozen=True):
 
     @property
     def queue_type(self) -> str:
-        return self.entry.default_queue_type or CLASSIC
+        return self.entry.default_queue_type or self.default_type
 
     @property
     def metadata(self) -> dict[str, object]:

@@ -15,6 +15,7 @@ from node.management.definitions_import import Importer
 from node.management.definitions_run import ImportRun, ignore_progress
 from node.management.rehearsal import rehearsal_of
 from node.management.replies import ApiError
+from queues.definitions.arguments import decode_arguments
 from queues.definitions.broker_objects import Destination
 from queues.definitions.metadata.commands import (
     Bind,
@@ -184,6 +185,27 @@ def test_a_vhost_that_an_import_makes_begins_with_the_default_policies() -> None
     placed = asyncio.run(importer.commands_of(file))
     policies = [each.command for each in placed if isinstance(each.command, PutPolicy)]
     assert [(each.vhost, each.name, each.operator) for each in policies] == [("new", "d", True)]
+
+
+@pytest.mark.parametrize(
+    ("row", "default", "found"),
+    [
+        ({"type": "classic"}, "classic", {}),
+        ({"type": "classic"}, "quorum", {"x-queue-type": "classic"}),
+        ({"type": "quorum"}, "quorum", {"x-queue-type": "quorum"}),
+        ({}, "quorum", {"x-queue-type": "classic"}),
+        ({"arguments": {"x-queue-type": "stream"}}, "quorum", {"x-queue-type": "stream"}),
+    ],
+)
+def test_a_queue_keeps_its_type_whatever_the_default_of_the_node(
+    row: dict[str, Any], default: str, found: dict[str, Any]
+) -> None:
+    hash_of = context_of(FakeOperations()).logins.hash_of
+    importer = Importer(Metadata(), "n", None, hash_of, default_type=default)
+    file = file_of(vhosts=[{"name": "/"}], queues=[{"name": "q", "vhost": "/", **row}])
+    *_, placed = asyncio.run(importer.commands_of(file))
+    assert isinstance(placed.command, DeclareQueue)
+    assert decode_arguments(placed.command.arguments) == found
 
 
 # Forms

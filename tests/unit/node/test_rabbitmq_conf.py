@@ -189,6 +189,14 @@ def test_listeners_of_the_stream_protocol_are_carried_over() -> None:
     assert convert("stream.listeners.tcp = none").settings == {}
 
 
+@pytest.mark.parametrize("kind", ["quorum", "rabbit_quorum_queue"])
+def test_settings_of_queue_types_are_carried_over(kind: str) -> None:
+    relaxed = "quorum_queue.property_equivalence.relaxed_checks_on_redeclaration"
+    converted = convert(f"default_queue_type = {kind}\n{relaxed} = true\n")
+    assert converted.notes == []
+    assert converted.settings == {"default_queue_type": "quorum", relaxed: True}
+
+
 def test_listeners_without_tls_can_be_off() -> None:
     assert convert("listeners.tcp = none").settings == {"listeners.plain": False}
 

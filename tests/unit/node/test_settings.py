@@ -285,6 +285,8 @@ OTHERS = {
     "cluster.partition_handling": "pause_if_all_down",
     "cluster.pause_if_all_down.nodes": "n1,n2",
     "cluster.pause_if_all_down.recover": "ignore",
+    "default_queue_type": "quorum",
+    "quorum_queue.property_equivalence.relaxed_checks_on_redeclaration": "true",
 }
 
 
