@@ -289,6 +289,7 @@ COMPILED = [
     "queues/machine/message_groups.py",
     "queues/machine/time_and_leadership.py",
     "queues/machine/consuming/limiter.py",
+    "queues/conversion/incoming_marks.py",
     "queues/conversion/ingress_times.py",
     "queues/conversion/offset_marks.py",
     "queues/message.py",

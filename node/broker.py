@@ -28,6 +28,7 @@ from node.connections.client_limits import ClientLimits, Elsewhere
 from node.connections.connection_properties import server_properties, wire_limits, wire_limits10
 from node.connections.connection_registry import ConnectionRegistry
 from node.connections.direct_reply_to import DirectReplies
+from node.connections.interceptors import Interceptors
 from node.definitions.broker_definitions import BrokerDefinitions
 from node.definitions.change_follower import ChangeFollower
 from node.definitions.effective_rules import EffectiveRules
@@ -278,6 +279,7 @@ class Broker:
         self.hold = Hold()
         self.in_flight_bytes_max = self.config.limits.connection_inflight_bytes
         self.channel_credit = CreditSpec(*self.config.credit_flow_default_credit, self.flow)
+        self.interceptors = Interceptors(self.config, self.now_ms)
 
     def _begin_to_count(self) -> None:
         self.counts = Counts()  # of AMQP 0-9-1, and of dead letters

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from node.addresses.address_words import WORDS_MAX, AddressWord, Heard, Place
 from node.events.logs import ids_of
-from queues.addresses.account import Account, Entry, Gate, refusal_text
+from queues.addresses.account import Account, Entry, Gate, Stamp, refusal_text
 from queues.addresses.limits import KEYS, PAGE, AddressLimits, limits_of
 from queues.addresses.node_size import NodeSize
 from queues.addresses.producer_window import ProducerWindow
@@ -25,11 +25,13 @@ from queues.definitions.queue_arguments import STREAM, queue_type
 from queues.sessions.credit import ADDRESS, CreditActor, CreditSpec
 
 if TYPE_CHECKING:
+    from node.connections.interceptors import Interceptors
     from node.definitions.queue_registry import QueueRegistry
     from node.events.events import Events
     from node.timers import Timers
     from node.turn import Turn
     from queues.definitions.metadata.machine import Metadata
+    from queues.message import Chunk
     from queues.sessions.credit import FlowLedger
     from queues.sessions.publishing import Gate as AnyGate
 
@@ -64,6 +66,7 @@ class Node(Protocol):
     metadata: "Metadata"
     timers: "Timers"
     events: "Events"
+    interceptors: "Interceptors"
 
     @property
     def queues(self) -> "QueueRegistry": ...
@@ -152,9 +155,11 @@ class AddressKeeper:
             if address is not None:
                 found.append((address, [uid]))
         entries = [self._entry(address, those) for address, those in found if those]
-        stamps = any(address.account.limits.stamps for address, _ in found)
-        stamp = IngressTimes(self._broker.now_ms, annotated_with_ingress).stamp if stamps else None
-        return Gate(entries, stamp) if entries or stamps else None
+        stamp = self._broker.interceptors.mark()
+        if any(address.account.limits.stamps for address, _ in found):
+            times = IngressTimes(self._broker.now_ms, annotated_with_ingress).stamp
+            stamp = times if stamp is None else _both(stamp, times)
+        return Gate(entries, stamp) if entries or stamp is not None else None
 
     def _entry(self, address: Address, uids: list[int]) -> Entry:
         broker = self._broker
@@ -482,3 +487,10 @@ class AddressKeeper:
             for name in list(vhost.queues):
                 self._address(vhost.name, QUEUE, name)
         return list(self.addresses.values())
+
+
+def _both(first: Stamp, second: Stamp) -> Stamp:
+    def stamp(chunk: "Chunk") -> "Chunk":
+        return second(first(chunk))
+
+    return stamp

@@ -12,6 +12,7 @@ from mypy_extensions import i64
 
 from node.amqp091.deliveries import Deliveries, with_counts
 from node.amqp091.plans import Tracing
+from node.amqp091.sent_times import with_sent_time
 from node.oversized import OversizedHeaders
 from queues.conversion.chunks import in_form_1
 from queues.machine.commands import (
@@ -95,6 +96,10 @@ class Getting:
         assert data is not None
         if attempts != 0:
             data = with_counts(data, start, end, attempts)
+            start, end = 0, len(data)
+        clock = self._deliveries.sent_clock
+        if clock is not None:
+            data = with_sent_time(data, start, end, clock())
             start, end = 0, len(data)
         header_bytes = header_frame_bytes(data, start)
         if header_bytes > self._connection.frame_max:

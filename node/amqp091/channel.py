@@ -77,7 +77,9 @@ class Channel091:
         self._credit = CreditActor(name, owner.credit_spec(), self._on_unblocked, CHANNEL)
         self.counts: Counts = owner.counts
         self._held = held
-        self.deliveries = Deliveries(self, self, connection, number, self.counts, owner.oversized)
+        self.deliveries = Deliveries(
+            *(self, self, connection, number, self.counts, owner.oversized), owner.sent_clock
+        )
         self.deliveries.spans_quorum = owner.quorum_global_qos()
         self.getting = Getting(
             self, connection, number, self.deliveries, self.counts, owner.oversized

@@ -41,6 +41,10 @@ class Owner(Protocol):
     def oversized(self) -> "OversizedHeaders":
         """Counts and logs the messages that a client cannot be sent."""
 
+    @property
+    def sent_clock(self) -> Callable[[], int] | None:
+        """By which deliveries say when they are sent; None: they do not."""
+
     def plan_cache(self) -> PlanCache: ...
 
     def part(self, event: Publishes) -> Parted:

@@ -21,6 +21,7 @@ from mypy_extensions import i32, i64, mypyc_attr
 from node.amqp091.delivery_ids import DeliveryIds
 from node.amqp091.forms import NO_OFFSET, Forms
 from node.amqp091.plans import Tracing
+from node.amqp091.sent_times import Clock, timed
 from node.amqp091.transaction import Transaction
 from node.oversized import OversizedHeaders
 from queues.conversion.costs import REWRITTEN
@@ -137,8 +138,10 @@ class Deliveries:
         channel: i64,
         counts: Counts,
         oversized: OversizedHeaders,
+        sent_clock: Clock | None = None,
     ) -> None:
         self._sink = sink
+        self.sent_clock = sent_clock  # deliveries say when they are sent; None: they do not
         self._cancel_sink = cancel_sink
         self._oversized = oversized
         self._counts = counts
@@ -412,7 +415,7 @@ class Deliveries:
         index: i64 = view.index
         count = messages_within(chunk, index, view.count, budget)
         cost: i64 = 0
-        if pending.attempts != 0 or consumer.ids is not None:
+        if pending.attempts != 0 or consumer.ids is not None or self.sent_clock is not None:
             count = min(count, max(budget // REWRITTEN, 1))
             cost = count * REWRITTEN
         shown: Chunk | None = None
@@ -445,6 +448,9 @@ class Deliveries:
             first = 0
         if pending.consumer.ids is not None:
             shown = pending.consumer.ids.marked(shown, first, count, pending.first)
+            first = 0
+        if self.sent_clock is not None:
+            shown = timed(shown, int(first), int(count), self.sent_clock())
             first = 0
         data = shown.data
         assert data is not None

@@ -372,6 +372,10 @@ class Endpoint091(AmqpEndpoint):
         return self.broker.config.quorum_queue.global_qos
 
     @property
+    def sent_clock(self) -> Callable[[], int] | None:
+        return self.broker.interceptors.sent_clock
+
+    @property
     def counts(self) -> Counts:
         return self.broker.counts
 

@@ -217,6 +217,9 @@ class RouteCache:
             log.warning("%s", warning, extra=ids_of(vhost=self._vhost))
         answers = self._answers_of(routing_key) if is_answer(exchange, routing_key) else None
         if answers is not None:
+            gate = self._gate_of(exchange, ())
+            if gate is not None:  # It marks messages.
+                answers = Targets(answers.hosts, gate)
             return Plan(exchange, routing_key, answers, mandatory, False, None)
         targets = self.targets(route.queues, exchange)
         return Plan(exchange, routing_key, targets, mandatory, route.per_message, None)
@@ -352,7 +355,9 @@ class RouteCache:
                 return
             look.targets = self.targets(route.queues, plan.exchange)
             if is_answer(plan.exchange, plan.routing_key) and plan.targets.hosts:
-                look.targets = Targets([*plan.targets.hosts, *look.targets.hosts])
+                look.targets = Targets(
+                    [*plan.targets.hosts, *look.targets.hosts], plan.targets.gate
+                )
         if copies.hidden:
             look.rewritten = without_hidden(data, look.start, look.end)
 

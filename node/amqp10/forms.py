@@ -7,6 +7,7 @@ the properties is remembered, for they mostly are the same from message to messa
 are bounded, and start again when full.
 """
 
+from collections.abc import Callable
 from typing import Final, final
 
 from mypy_extensions import i32, i64
@@ -27,6 +28,7 @@ from warren.wire.buffer import BytesWriter, write_i32_be, write_i32_le, write_i6
 from warren.wire.errors import ProtocolError
 
 KNOWN_MAX: Final = 64
+SENT_TIME: Final = "x-opt-rabbitmq-sent-time"
 TRACE: Final = "amq.rabbitmq.trace"  # the exchange of the firehose
 COST_MAX: Final = 64 * 1024  # of what is converted at once: a quarter of what a turn may write
 COUNT_MAX: Final = 128  # at once: what a link sends before the next one has its turn
@@ -39,7 +41,11 @@ MARK: Final = b"\x00warren\x00"  # a body whose place in the conversion is looke
 class Forms:
     """What one consumer's link remembers of conversions."""
 
-    def __init__(self) -> None:
+    def __init__(self, sent_clock: Callable[[], int] | None = None) -> None:
+        """`sent_clock`: deliveries say when they are sent; None: they do not."""
+        self._sent_clock = sent_clock
+        self._sent: dict[str, object] = {}  # the annotation that says so
+        self._sent_ms: i64 = 0
         self._heads: dict[bytes, Heads] = {}  # by exchange and routing key
         self._plain = Heads({})
         self._before: dict[tuple[str, bytes, bytes], bytes | None] = {}
@@ -54,6 +60,8 @@ class Forms:
         chunk: Chunk = view.chunk
         index: i64 = view.index
         count: i64 = view.count
+        if self._sent_clock is not None:
+            self._tell_time(self._sent_clock())
         run.heads = self._plain
         if chunk.format_tag == FORMAT_10:
             run.heads = self._heads_of(chunk.names)
@@ -87,12 +95,20 @@ class Forms:
             place += 1
         return Chunk(FORMAT_10, b"".join(parts), 0, offsets.getvalue(), chunk.info)
 
+    def _tell_time(self, now_ms: i64) -> None:
+        """What is sent from now on says that it was sent now."""
+        if now_ms != self._sent_ms:
+            self._sent_ms = now_ms
+            self._sent = {SENT_TIME: int(now_ms)}
+            self._heads = {}
+            self._plain = Heads(self._sent)
+
     def _heads_of(self, names: bytes) -> Heads:
         heads = self._heads.get(names)
         if heads is None:
             if len(self._heads) >= KNOWN_MAX:
                 self._heads = {}
-            heads = Heads(route_annotations(names))
+            heads = Heads(route_annotations(names) | self._sent)
             self._heads[names] = heads
         return heads
 

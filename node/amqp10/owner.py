@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from node.amqp10.hints import LinkHints, Timer
     from node.amqp10.management import Management
     from node.amqp10.named_targets import NamedTargets
+    from node.connections.interceptors import Interceptors
     from node.leases.leases import Leases
     from node.operations.peeking import Browsed
     from queues.routing.router import Route
@@ -93,6 +94,9 @@ class Node(DefiningBroker, Protocol):
 
     async def browse(self, queue: Queue, level: int, seq: int, count: int) -> "Sequence[Browsed]":
         """Messages behind a cursor (`node.operations.peeking`)."""
+
+    @property
+    def interceptors(self) -> "Interceptors": ...
 
     @property
     def leases(self) -> "Leases": ...

@@ -122,6 +122,9 @@ STRATEGIES: Final = same("pause_minority", "pause_if_all_down", "autoheal", "ign
 PARTITIONS: Final = "cluster_partition_handling"
 ALL_DOWN: Final = "pause_if_all_down"
 RELAXED: Final = "quorum_queue.property_equivalence.relaxed_checks_on_redeclaration"
+RECEIVED_AT: Final = "message_interceptors.incoming.set_header_timestamp.overwrite"
+ROUTED_BY: Final = "message_interceptors.incoming.set_header_routing_node.overwrite"
+SENT_AT: Final = "message_interceptors.outgoing.timestamp.enabled"
 # A file may name the module that makes such queues.
 QUEUE_TYPES: Final = {
     name: kind
@@ -157,6 +160,9 @@ RULES: Final[Mapping[str, tuple[str, Callable[[str], Value]]]] = {
     "queue_leader_locator": ("queue_leader_locator", same("client-local", "balanced")),
     "default_queue_type": ("default_queue_type", one_of(QUEUE_TYPES)),
     RELAXED: (RELAXED, boolean),
+    RECEIVED_AT: (RECEIVED_AT, boolean),
+    ROUTED_BY: (ROUTED_BY, boolean),
+    SENT_AT: (SENT_AT, boolean),
     "load_definitions": ("load_definitions", plain),
     "management.load_definitions": ("load_definitions", plain),
     "definitions.local.path": ("load_definitions", plain),

@@ -320,6 +320,50 @@ class QuorumQueueSection(Section, frozen=True, kw_only=True):
     delivery_limit_counts: Literal["failed", "returned"] = "failed"
 
 
+class IncomingTimestampSection(Section, frozen=True, kw_only=True):
+    """Messages get the time at which the broker took them."""
+
+    # Set: AMQP 0-9-1 messages get the property `timestamp` and the header `timestamp_in_ms`, those
+    # of AMQP 1.0 the annotation `x-opt-rabbitmq-received-time`; true: also in place of what the
+    # publisher has set. Not set: they do not.
+    overwrite: bool | None = None
+
+
+class IncomingRoutingNodeSection(Section, frozen=True, kw_only=True):
+    """Messages get the name of the node that took and routed them."""
+
+    # Set: messages get the header or annotation `x-routed-by`; true: also in place of what the
+    # publisher has set. Not set: they do not.
+    overwrite: bool | None = None
+
+
+class IncomingSection(Section, frozen=True, kw_only=True):
+    """Of messages from publishers."""
+
+    set_header_timestamp: IncomingTimestampSection = IncomingTimestampSection()
+    set_header_routing_node: IncomingRoutingNodeSection = IncomingRoutingNodeSection()
+
+
+class OutgoingTimestampSection(Section, frozen=True, kw_only=True):
+    """Deliveries get the time at which they are sent."""
+
+    # Whether deliveries have the header or annotation `x-opt-rabbitmq-sent-time`, in milliseconds.
+    enabled: bool = False
+
+
+class OutgoingSection(Section, frozen=True, kw_only=True):
+    """Of deliveries to consumers."""
+
+    timestamp: OutgoingTimestampSection = OutgoingTimestampSection()
+
+
+class MessageInterceptorsSection(Section, frozen=True, kw_only=True):
+    """What the node marks messages with that AMQP clients publish and consume."""
+
+    incoming: IncomingSection = IncomingSection()
+    outgoing: OutgoingSection = OutgoingSection()
+
+
 class WatermarkSection(Section, frozen=True, kw_only=True):
     """Memory in use at which publishers are stopped; `absolute` wins where it is set."""
 
@@ -432,6 +476,7 @@ class Config(Section, frozen=True, kw_only=True):
     amqp10: Amqp10Section = Amqp10Section()
     leases: LeasesSection = LeasesSection()
     quorum_queue: QuorumQueueSection = QuorumQueueSection()
+    message_interceptors: MessageInterceptorsSection = MessageInterceptorsSection()
     # Internal flow control: messages that a channel may have on their way to a queue at first, and
     # how many are granted again at once.
     credit_flow_default_credit: tuple[int, int] = (400, 200)

@@ -33,7 +33,10 @@ from warren.wire.errors import ProtocolError
 CHANNEL_AT: Final = 6  # in a frame: the mark of a dead letter
 PREFIX: Final = "x-"
 RESERVED: Final = frozenset(
-    {"x-cc", "x-exchange", "x-routing-key", "x-opt-deaths", "x-death", INGRESS_TIME}
+    {
+        *("x-cc", "x-exchange", "x-routing-key", "x-opt-deaths", "x-death", INGRESS_TIME),
+        *("x-routed-by", "x-opt-rabbitmq-received-time", "x-opt-rabbitmq-sent-time"),
+    }
 )
 RESERVED_PREFIXES: Final = ("x-first-death-", "x-last-death-")
 
@@ -86,6 +89,16 @@ def annotated_form_10(message: bytes, noted: Words) -> bytes:
     return _annotated_10(message, 0, len(message), noted)
 
 
+def annotated_if_absent(message: bytes, noted: Words) -> bytes:
+    """A message in stored form 2, with those of these annotations whose keys it does not have."""
+    sections = Sections()
+    if sections.walk_head(message, payload_at(message, 0), len(message)) < 0:
+        return message
+    there = _keys_in(message, int(sections.message_annotations_at), int(sections.bare_at))
+    absent = {key: value for key, value in noted.items() if key not in there}
+    return annotated_form_10(message, absent) if absent else message
+
+
 def annotated_with_ingress(message: bytes, now_ms: int) -> bytes:
     """The message in stored form 2 with its annotation x-opt-ingress-time (`IngressTimes`)."""
     encoded = BytesWriter()
@@ -133,6 +146,20 @@ def _entries_kept(data: bytes, at: int, end: int, noted: Words) -> tuple[BytesWr
         item_at = after
         left -= 2
     return kept, count
+
+
+def _keys_in(data: bytes, at: int, end: int) -> set[bytes]:
+    """The keys of the section data[at:end]."""
+    keys: set[bytes] = set()
+    if at == end:
+        return keys
+    item_at, inside_end, left = list_span(data, value_end(data, at + 1, end), end, codes.MAP)
+    while left > 0:
+        value_at = value_end(data, item_at, inside_end)
+        keys.add(_key_at(data, int(item_at), int(value_at)))
+        item_at = value_end(data, value_at, inside_end)
+        left -= 2
+    return keys
 
 
 def _key_at(data: bytes, at: int, end: int) -> bytes:

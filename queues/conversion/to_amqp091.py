@@ -15,12 +15,17 @@ from queues.conversion.values import DROPPED, MS, NAME_BYTES_MAX, pairs_of, to_0
 from warren.wire.amqp091 import values as v091
 from warren.wire.amqp091.deliver import build
 from warren.wire.amqp091.properties import BasicProperties
+from warren.wire.amqp10.codec import values as v10
 from warren.wire.amqp10.codec.message import Sections, fail_sections
 from warren.wire.amqp10.codec.performatives import Properties
 from warren.wire.amqp10.codec.reader import value_end
 
 AMQP10_TYPE: Final = "amqp-1.0"
 BASIC_TYPE: Final = "x-basic-type"  # annotation that holds the property `type`
+# When the broker took a message, in milliseconds, as RabbitMQ names it in either protocol.
+RECEIVED_TIME: Final = "x-opt-rabbitmq-received-time"
+RECEIVED_TIME_BYTES: Final = RECEIVED_TIME.encode()
+TIMESTAMP_IN_MS: Final = "timestamp_in_ms"
 X_CC: Final = "x-cc"  # annotation that holds the header CC
 PERSISTENT: Final = 2
 TRANSIENT: Final = 1
@@ -49,7 +54,7 @@ def basic_properties(data: bytes, sections: Sections) -> BasicProperties:
         delivery_mode=PERSISTENT if header.durable else TRANSIENT,
         priority=header.priority,
         expiration=None if header.ttl is None else str(header.ttl),
-        timestamp=_seconds(properties.creation_time),
+        timestamp=_seconds(_time_of(data, sections, properties, headers)),
         app_id=_fitting(properties.group_id),
         user_id=_user(properties.user_id),
         reply_to=_reply_to(properties.reply_to),
@@ -68,6 +73,8 @@ def headers_of(data: bytes, sections: Sections) -> dict[str, object]:
     for name, value in pairs_of(sections.annotations(data)):
         if name == X_CC:
             _put(headers, "CC", value)
+        elif name == RECEIVED_TIME and isinstance(value, v10.Timestamp):
+            headers[TIMESTAMP_IN_MS] = int(value)
         elif name == X_OPT_DEATHS:
             deaths = deaths_10(value)
             if deaths:
@@ -128,6 +135,17 @@ def _reply_to(address: str | None) -> str | None:
     if address is not None and address.startswith(QUEUES):
         return _fitting(unquote(address[len(QUEUES) :]))
     return _fitting(address)
+
+
+def _time_of(
+    data: bytes, sections: Sections, properties: Properties, headers: dict[str, object]
+) -> int | None:
+    """In milliseconds: when the message was made, or else when the broker took it."""
+    annotations = data[sections.message_annotations_at : sections.bare_at]
+    if properties.creation_time is not None or RECEIVED_TIME_BYTES not in annotations:
+        return properties.creation_time
+    received = headers.get(TIMESTAMP_IN_MS)
+    return received if isinstance(received, int) else None
 
 
 def _seconds(creation_time: int | None) -> int | None:

@@ -13,17 +13,26 @@ from msgspec import Struct
 
 from queues.conversion.addresses import QUEUES
 from queues.conversion.deaths import X_DEATH, X_OPT_DEATHS, annotation_of, deaths_091
-from queues.conversion.to_amqp091 import AMQP10_TYPE, BASIC_TYPE, PERSISTENT, X_CC
+from queues.conversion.to_amqp091 import (
+    AMQP10_TYPE,
+    BASIC_TYPE,
+    PERSISTENT,
+    RECEIVED_TIME,
+    TIMESTAMP_IN_MS,
+    X_CC,
+)
 from queues.conversion.values import DROPPED, MS, to_10
 from warren.wire.amqp091.deliver import extract
 from warren.wire.amqp091.properties import BasicProperties, decode_properties
+from warren.wire.amqp091.values import Int64
 from warren.wire.amqp10.codec.descriptors import APPLICATION_PROPERTIES, DATA
 from warren.wire.amqp10.codec.message import Sections
 from warren.wire.amqp10.codec.performatives import Header, Properties
-from warren.wire.amqp10.codec.values import Symbol
+from warren.wire.amqp10.codec.values import Symbol, Timestamp
 from warren.wire.amqp10.codec.writer import write_binary, write_ulong, write_value
 from warren.wire.buffer import BytesWriter
 
+INTEGERS: Final = (int, Int64)
 URN: Final = "urn:uuid:"
 TTL_MAX: Final = 0xFFFFFFFF
 PRIORITY_MAX: Final = 255
@@ -93,6 +102,8 @@ def _headers(basic: BasicProperties) -> tuple[dict[object, object], dict[object,
         converted = to_10(value)
         if converted is DROPPED:
             continue
+        if name == TIMESTAMP_IN_MS and isinstance(value, int) and type(value) in INTEGERS:
+            annotations[Symbol(RECEIVED_TIME)] = Timestamp(value)
         if name == "CC":
             annotations[Symbol(X_CC)] = converted
         elif name.startswith("x-"):

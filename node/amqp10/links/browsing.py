@@ -71,7 +71,7 @@ class BrowsingLink:
         self._core = core
         self._queue = queue
         self._is_settled = link.snd_settle_mode == SENDER_SETTLED
-        self._forms = Forms()
+        self._forms = Forms(owner.broker.interceptors.sent_clock)
         self._selector = selector_in(decode_terms(selector), utc_ms) if selector else None
         self._level = TOP_LEVEL
         self._seq = 0

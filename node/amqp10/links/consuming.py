@@ -88,7 +88,7 @@ class ConsumingLink:
         self.settled = link.snd_settle_mode == SENDER_SETTLED
         self.active = not asked.host.single_active  # or the single active one
         self.sent_count: i64 = 0
-        self.forms = Forms()
+        self.forms = Forms(owner.broker.interceptors.sent_clock)
         self.trace: Tracing | None = None  # while messages of the vhost are traced
         self._attached = False  # the queue has taken the consumer, and it is not over
         self._session = owner.broker.identity.new_session()

@@ -55,7 +55,7 @@ class LeaseLink:
         self._is_settled = link.snd_settle_mode == SENDER_SETTLED
         if not self._is_settled:
             raise _invalid("snd-settle-mode of a link that reads a lease must be settled")
-        self._forms = Forms()
+        self._forms = Forms(owner.broker.interceptors.sent_clock)
         self._limit = 0  # messages that may be offered, counted from the beginning of the link
         self._is_draining = False
 

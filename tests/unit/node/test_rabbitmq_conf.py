@@ -197,6 +197,17 @@ def test_settings_of_queue_types_are_carried_over(kind: str) -> None:
     assert converted.settings == {"default_queue_type": "quorum", relaxed: True}
 
 
+def test_message_interceptors_are_carried_over() -> None:
+    keys = {
+        "message_interceptors.incoming.set_header_timestamp.overwrite": False,
+        "message_interceptors.incoming.set_header_routing_node.overwrite": True,
+        "message_interceptors.outgoing.timestamp.enabled": True,
+    }
+    lines = [f"{key} = {str(value).lower()}" for key, value in keys.items()]
+    converted = convert("\n".join(lines))
+    assert converted.notes == [] and converted.settings == keys
+
+
 def test_listeners_without_tls_can_be_off() -> None:
     assert convert("listeners.tcp = none").settings == {"listeners.plain": False}
 

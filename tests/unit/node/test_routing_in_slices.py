@@ -64,6 +64,10 @@ class Harness:
         return False
 
     @property
+    def sent_clock(self) -> None:
+        return None
+
+    @property
     def oversized(self) -> OversizedHeaders:
         return OversizedHeaders(lambda: 0)
 

@@ -286,6 +286,9 @@ OTHERS = {
     "cluster.pause_if_all_down.nodes": "n1,n2",
     "cluster.pause_if_all_down.recover": "ignore",
     "default_queue_type": "quorum",
+    "message_interceptors.incoming.set_header_timestamp.overwrite": "true",
+    "message_interceptors.incoming.set_header_routing_node.overwrite": "false",
+    "message_interceptors.outgoing.timestamp.enabled": "true",
     "quorum_queue.property_equivalence.relaxed_checks_on_redeclaration": "true",
 }
 

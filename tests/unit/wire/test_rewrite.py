@@ -112,6 +112,16 @@ def test_what_is_given_stays_even_if_it_is_to_be_dropped() -> None:
     assert extract(gone, 0, len(gone))[2] == b"\x00\x00"
 
 
+@BOUNDED
+@given(all_properties, bodies)
+def test_a_timestamp_is_set_and_the_rest_stays(one: BasicProperties, body: bytes) -> None:
+    data = message(3, body, b"key", one, "from", body_frame_bytes=40)
+    result = rewrite.rewrite(data, 0, len(data), None, None, None, 0, None, 1_800_000_000)
+    exchange, key, values, same_body = extract(result, 0, len(result))
+    one.timestamp = 1_800_000_000
+    assert (exchange, key, values, same_body) == ("from", b"key", one.encode(), body)
+
+
 def test_an_empty_table_is_a_table() -> None:
     data = message(1, b"", properties=BasicProperties(headers={"a": 1}))
     result = rewritten(data, headers=b"")

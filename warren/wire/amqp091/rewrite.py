@@ -19,14 +19,16 @@ from warren.wire.amqp091.properties import (
     CONTENT_TYPE,
     HEADERS,
     REPLY_TO,
+    TIMESTAMP,
     find_property,
     value_end,
 )
-from warren.wire.buffer import BytesWriter, read_i16_be, read_i32_be
+from warren.wire.buffer import BytesWriter, read_i16_be, read_i32_be, write_i64_be
 
 FRAME_END: Final = 0xCE
 FRAME_HEAD: Final = 7  # kind, channel, size
 FRAME_OVERHEAD: Final = 8  # the same, and the end
+NO_TIMESTAMP: Final = -1
 CONTENT_HEAD: Final = 12  # class, weight and body size, before the properties
 
 
@@ -39,6 +41,7 @@ def rewrite(
     headers: bytes | None,
     drop: i64,
     reply_to: bytes | None,
+    timestamp_s: i64 = NO_TIMESTAMP,
 ) -> bytes:
     """The message `data[start:end]` with what is given in place of what it had; None: as it was.
 
@@ -53,12 +56,14 @@ def rewrite(
         writer.write(data[start:header_at])
     else:
         _write_publish(writer, data, start, exchange, routing_key)
-    if headers is None and drop == 0 and reply_to is None:
+    if headers is None and drop == 0 and reply_to is None and timestamp_s == NO_TIMESTAMP:
         writer.write(data[header_at:end])
         return writer.getvalue()
     at: i64 = len(writer)
     writer.write(data[header_at:properties_at])
-    _write_properties(writer, data, properties_at, properties_end, headers, drop, reply_to)
+    timestamp = None if timestamp_s == NO_TIMESTAMP else encoded_time(timestamp_s)
+    given = (headers, reply_to, timestamp)
+    _write_properties(writer, data, properties_at, properties_end, given, drop)
     _patch_size(writer, at)
     writer.append(FRAME_END)
     writer.write(data[properties_end + 1 : end])
@@ -92,17 +97,22 @@ def _write_properties(
     data: bytes,
     pos: i64,
     end: i64,
-    headers: bytes | None,
+    replacing: tuple[bytes | None, bytes | None, bytes | None],
     drop: i64,
-    reply_to: bytes | None,
 ) -> None:
-    """Flags and values of `data[pos:end]`, changed as `rewrite` says."""
+    """Flags and values of `data[pos:end]`, changed as `rewrite` says.
+
+    `replacing`: headers, reply-to, and the bytes of the timestamp.
+    """
+    headers, reply_to, timestamp = replacing
     old = i64(read_i16_be(data, pos)) & 0xFFFF
     new = old & ~drop
     if headers is not None:
         new |= HEADERS
     if reply_to is not None:
         new |= REPLY_TO
+    if timestamp is not None:
+        new |= TIMESTAMP
     writer.append(new >> 8)
     writer.append(new & 255)
     pos += 2
@@ -113,17 +123,32 @@ def _write_properties(
         if old & flag != 0:
             pos = value_end(data, pos, end, flag)
             assert pos >= 0  # Checked when the message came in.
-        given = headers if flag == HEADERS else reply_to if flag == REPLY_TO else None
+        given: bytes | None = None
+        if flag == HEADERS:
+            given = headers
+        elif flag == REPLY_TO:
+            given = reply_to
+        elif flag == TIMESTAMP:
+            given = timestamp
         if given is not None or (old & flag != 0 and new & flag == 0):
             writer.write(data[kept_from:value_at])
             kept_from = pos
         if given is not None:
             if flag == HEADERS:
                 write_long_string(writer, given)
+            elif flag == TIMESTAMP:
+                writer.write(given)
             else:
                 write_short_bytes(writer, given)
         flag >>= 1
     writer.write(data[kept_from:end])
+
+
+def encoded_time(seconds: i64) -> bytes:
+    """A timestamp: 8 bytes."""
+    writer = BytesWriter()
+    write_i64_be(writer, seconds)
+    return writer.getvalue()
 
 
 def _patch_size(writer: BytesWriter, at: i64) -> None:
