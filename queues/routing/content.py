@@ -1,7 +1,7 @@
 """What an exchange kind may ask of a message beyond its routing key. Compiled.
 
-Nothing is decoded before it is asked for, and nothing twice. Headers that are malformed raise
-ProtocolError 501 when they are asked for.
+Nothing is decoded before it is asked for, and nothing twice. Headers that are malformed, as
+messages from data of earlier builds may have them, raise ProtocolError 501 when they are asked for.
 """
 
 from typing import Final, Protocol, final

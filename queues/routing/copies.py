@@ -3,8 +3,8 @@
 Both are arrays; texts in them are routing keys and anything else in them is nothing. Another type
 than an array is refused. BCC is taken out before a consumer gets the message.
 
-Takes messages in stored form 1 (`warren.wire.amqp091.events`). A headers table that is malformed
-raises ProtocolError 501.
+Takes messages in stored form 1 (`warren.wire.amqp091.events`). A headers table that is malformed,
+as in data of earlier builds, raises ProtocolError 501.
 """
 
 from typing import Final, final

@@ -139,6 +139,51 @@ def test_a_deeply_nested_table_is_refused(own_broker: Broker) -> None:
     assert_serves(own_broker)
 
 
+UNDECODABLE: Final = {
+    "unknown type": short("k") + b"Z",
+    "string longer than the table": short("k") + b"S\x00\x00\x00\x09ab",
+    "name without a value": short("k"),
+    "cut array": short("k") + b"A" + long(b"I\x00"),
+    "cut inner table": short("k") + b"F" + long(b"\x05ab"),
+}
+
+
+@pytest.mark.parametrize("case", UNDECODABLE)
+def test_a_publish_with_headers_that_no_client_can_decode_is_refused(
+    own_broker: Broker, name: str, case: str
+) -> None:
+    # RabbitMQ 4.0.5 closes the connection with 541 INTERNAL_ERROR.
+    table = long(UNDECODABLE[case])
+    sent = raw.publish_method(1, "", name)
+    sent += raw.content_header(1, 2, struct.pack(">H", 0x2000) + table) + raw.body(1, b"ok")
+    with client(own_broker) as wrong:
+        wrong.send(raw.declare(1, name))
+        wrong.expect(raw.QUEUE_DECLARE_OK)
+        wrong.send(sent)
+        code, text = wrong.expect_connection_close()
+        assert code == 501
+        assert text.startswith("FRAME_ERROR - cannot decode <<"), text
+    with client(own_broker) as other:
+        other.send(raw.publish(1, "", name, b"next"), get(name), raw.delete(1, name))
+        other.expect(raw.BASIC_GET_OK)
+        assert other.read().kind == raw.CONTENT_HEADER
+        assert other.read().payload == b"next"
+        deleted = other.expect(raw.QUEUE_DELETE_OK)
+        assert int.from_bytes(deleted.arguments) == 0
+
+
+def test_headers_that_are_nested_deeply_are_refused(own_broker: Broker) -> None:
+    # RabbitMQ 4.0.5 takes any depth.
+    table = b""
+    for _ in range(5_000):
+        table = short("k") + b"F" + long(table)
+    properties = struct.pack(">H", 0x2000) + long(table)
+    with client(own_broker) as wrong:
+        wrong.send(raw.publish_method(1, "", "q"), raw.content_header(1, 0, properties))
+        assert wrong.expect_connection_close()[0] == 501
+    assert_serves(own_broker)
+
+
 def test_a_table_of_ten_thousand_fields_is_taken(broker: Broker) -> None:
     table = b"".join(raw.yes(f"key-{n}") for n in range(9_000))
     properties = struct.pack(">H", 0x2000) + long(table)

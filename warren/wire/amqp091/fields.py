@@ -54,6 +54,9 @@ TYPED: Final[dict[type, tuple[int, str]]] = {  # kind and layout
 
 U64_MASK: Final = (1 << 64) - 1
 
+LENGTH_IN_FRONT: Final = -1  # of `value_bytes`: the value begins with its length (u32)
+NO_KIND: Final = -2
+
 
 def binary_term(data: bytes) -> str:
     """Bytes as RabbitMQ shows them in its error texts: `<<1,2,255>>` or `<<"text">>`."""
@@ -187,21 +190,10 @@ class Reader:
 
     def skip_value(self) -> None:
         """Move over a value, its kind in front; what is inside a table or array stays unread."""
-        kind: i64 = self.octet()
-        if kind == 83 or kind == 70 or kind == 65 or kind == 120:  # S F A x
-            self.take(self.long())
-        elif kind == 73 or kind == 102 or kind == 105:  # I f i
-            self.take(4)
-        elif kind == 116 or kind == 98 or kind == 66:  # t b B
-            self.take(1)
-        elif kind == 108 or kind == 76 or kind == 84 or kind == 100:  # l L T d
-            self.take(8)
-        elif kind == 115 or kind == 117:  # s u
-            self.take(2)
-        elif kind == 68:  # D
-            self.take(5)
-        elif kind != 86:  # V
+        size = value_bytes(self.octet())
+        if size == NO_KIND:
             self.fail()
+        self.take(self.long() if size == LENGTH_IN_FRONT else size)
 
     def _number(self, kind: int) -> object:
         if kind == 108 or kind == 76:  # l L
@@ -229,6 +221,58 @@ class Reader:
         if kind == 105:  # i
             return UInt32(self.long())
         return self.fail()
+
+
+def value_bytes(kind: i64) -> i64:
+    """How many bytes a value of this kind takes; LENGTH_IN_FRONT; NO_KIND."""
+    if kind == 83 or kind == 70 or kind == 65 or kind == 120:  # S F A x
+        return LENGTH_IN_FRONT
+    if kind == 73 or kind == 102 or kind == 105:  # I f i
+        return 4
+    if kind == 116 or kind == 98 or kind == 66:  # t b B
+        return 1
+    if kind == 108 or kind == 76 or kind == 84 or kind == 100:  # l L T d
+        return 8
+    if kind == 115 or kind == 117:  # s u
+        return 2
+    if kind == 68:  # D
+        return 5
+    return 0 if kind == 86 else NO_KIND  # V
+
+
+def is_table(data: bytes, pos: i64, end: i64) -> bool:
+    """Whether `decode_table` decodes data[pos:end]. Makes nothing; at most `end` is read."""
+    if end - pos < 4 or pos + 4 + (i64(read_i32_be(data, pos)) & 0xFFFFFFFF) != end:
+        return False
+    return _are_items(data, pos + 4, end, True, 1)
+
+
+def _are_items(data: bytes, pos: i64, end: i64, is_named: bool, depth: i64) -> bool:
+    """Whether data[pos:end] is the inside of a table (`is_named`) or of an array."""
+    if depth > TABLE_DEPTH_MAX:
+        return False
+    while pos < end:
+        if is_named:
+            pos += 1 + i64(data[pos])
+            if pos >= end:
+                return False
+        kind: i64 = data[pos]
+        pos += 1
+        size = value_bytes(kind)
+        if size == LENGTH_IN_FRONT:
+            if end - pos < 4:
+                return False
+            size = i64(read_i32_be(data, pos)) & 0xFFFFFFFF
+            pos += 4
+            if size > end - pos:
+                return False
+            is_inner = kind == 70 or kind == 65  # F A
+            if is_inner and not _are_items(data, pos, pos + size, kind == 70, depth + 1):
+                return False
+        elif size == NO_KIND:
+            return False
+        pos += size
+    return pos == end
 
 
 def decode_table(data: bytes, start: i64 = 0, end: i64 = -1) -> dict[str, object]:

@@ -10,7 +10,7 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from warren.wire.amqp091.events import Publishes
-from warren.wire.amqp091.properties import scan_properties
+from warren.wire.amqp091.properties import BAD_HEADERS, headers_of, scan_properties
 from warren.wire.amqp091.scanner import HEADER_OF_BASIC, valid_publish
 from warren.wire.buffer import BytesWriter, read_i16_be, read_i32_be, read_i64_be, write_i32_le
 from warren.wire.errors import ProtocolError, ReplyCode
@@ -62,6 +62,8 @@ class Lane:
             raise ProtocolError(ReplyCode.UNEXPECTED_FRAME, text)
         body_bytes = read_i64_be(frame, 11)
         info = scan_properties(frame, 19, len(frame) - 1)
+        if info == BAD_HEADERS:
+            raise self._malformed_headers(frame)
         if read_i32_be(frame, 7) != HEADER_OF_BASIC or body_bytes < 0 or info < 0:
             raise _malformed("cannot decode content header")
         if body_bytes > body_max:
@@ -73,6 +75,14 @@ class Lane:
         self.expected = FRAME_BODY
         self._keep(frame)
         return self._finish() if body_bytes == 0 else None
+
+    def _malformed_headers(self, frame: bytes) -> ProtocolError:
+        """What the decoder says of the headers in this content header frame."""
+        try:
+            headers_of(self.parts[0] + frame, 0)
+        except ProtocolError as error:
+            return _malformed(error.text)
+        return _malformed("cannot decode content header")
 
     def add_body(self, frame: bytes) -> Publishes | None:
         """A body frame; the message, if this was its last."""

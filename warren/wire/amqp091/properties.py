@@ -21,6 +21,7 @@ from warren.wire.amqp091.events import (
 )
 from warren.wire.amqp091.fields import (
     Reader,
+    is_table,
     write_longlong,
     write_short,
     write_short_string,
@@ -43,6 +44,7 @@ USER_ID: Final = 0x0010
 APP_ID: Final = 0x0008
 CLUSTER_ID: Final = 0x0004
 
+BAD_HEADERS: Final = -2  # of `scan_properties`
 OCTETS: Final = DELIVERY_MODE | PRIORITY  # one byte each; the rest but two are short strings
 
 
@@ -180,7 +182,10 @@ def value_end(data: bytes, pos: i64, end: i64, flag: i64) -> i64:
 
 
 def scan_properties(data: bytes, pos: i64, end: i64) -> i64:
-    """The bits of `Publishes.infos` for the properties in `data[pos:end]`; -1: malformed."""
+    """The bits of `Publishes.infos` for the properties in `data[pos:end]`.
+
+    Negative: malformed; BAD_HEADERS: that is the headers table, and all before it is right.
+    """
     if end - pos < 2:
         return -1
     flags = i64(read_i16_be(data, pos)) & 0xFFFF
@@ -197,6 +202,8 @@ def scan_properties(data: bytes, pos: i64, end: i64) -> i64:
                 info |= INFO_PERSISTENT if data[begin] == 2 else 0
             elif flag == PRIORITY:
                 info |= i64(data[begin]) << INFO_PRIORITY_SHIFT
+            elif flag == HEADERS and not is_table(data, begin, pos):
+                return BAD_HEADERS
         flag >>= 1
     if pos != end or flags & 1 != 0:  # Bit 0 would announce a second word of flags: there is none.
         return -1

@@ -5,8 +5,8 @@ consumer may see, for dead letters, replies and other parts that pass a message 
 copied as they are; properties that stay are copied undecoded.
 
 A *table* here is what is behind the length of a field table: its entries, and nothing else. All
-of a message was checked when it came in, but for the inside of its headers: where that does not
-hold, what steps through it raises ProtocolError 501.
+of a message was checked when it came in. Data of earlier builds may have messages whose headers
+are malformed inside: what steps through those raises ProtocolError 501.
 """
 
 from typing import Final
