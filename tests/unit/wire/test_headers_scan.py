@@ -15,8 +15,9 @@ from tests.unit.wire.frames import (
     plain,
 )
 from tests.unit.wire.test_fields import GOLDEN, nested, one_field, tables
+from tests.unit.wire.test_methods import CLASSES
 from warren.wire.amqp091.fields import TABLE_DEPTH_MAX, decode_table, encode_table, is_table
-from warren.wire.amqp091.methods import BasicPublish
+from warren.wire.amqp091.methods import BasicPublish, Method, decode_method
 from warren.wire.amqp091.properties import BAD_HEADERS, HEADERS, BasicProperties, scan_properties
 from warren.wire.errors import ProtocolError
 
@@ -204,3 +205,23 @@ def test_publishes_with_legal_headers_are_taken() -> None:
     assert [entry[0] for entry in plain(opened(1).receive(data, 0))] == ["publish"] * (
         len(LEGAL) + 2
     )
+
+
+WITH_TABLE = [
+    (one, name)
+    for one in CLASSES
+    for name in one.field_names
+    if isinstance(getattr(one(), name), dict)
+]
+
+
+@pytest.mark.parametrize(("one", "field"), WITH_TABLE)
+def test_the_tables_of_methods_are_decoded_to_the_innermost(one: type[Method], field: str) -> None:
+    sound = one(**{field: {"k": "v"}}).encode()
+    for path in ("", "F", "AF"):
+        for inside in DAMAGED.values():
+            damaged = sound.replace(encode_table({"k": "v"}), within(path, inside))
+            with pytest.raises(ProtocolError, match="FRAME_ERROR - cannot decode"):
+                decode_method(damaged)
+    with pytest.raises(ProtocolError, match="nested deeper than 32"):
+        decode_method(sound.replace(encode_table({"k": "v"}), nested(10_000)))
