@@ -121,11 +121,19 @@ def main() -> None:
         )
         for i in range(MESSAGES)
     ]
+    headers: dict[str, object] = {"tenant": "acme", "attempt": 1, "trace": f"{0:032x}"}
+    same_headers = [message(1, b"queue-name", BasicProperties(headers=headers), body)] * MESSAGES
+    varying_headers = [
+        message(1, b"queue-name", BasicProperties(headers=headers | {"trace": f"{i:032x}"}), body)
+        for i in range(MESSAGES)
+    ]
     large = [message(1, b"queue-name", plain, bytes(1024))] * (MESSAGES // 10)
     acks = [method_frame(1, BasicAck(i + 1)) for i in range(MESSAGES)]
     measure_receive("receive, 12 B, same key", same)
     measure_receive("receive, 12 B, varying key", varying_key)
     measure_receive("receive, 12 B, varying properties", varying_properties)
+    measure_receive("receive, 12 B, same headers", same_headers)
+    measure_receive("receive, 12 B, varying headers", varying_headers)
     measure_receive("receive, 1 KB, same key", large)
     measure_receive("receive, basic.ack", acks)
     measure_deliveries("deliver, 12 B, same key, same channel", same, 1)
