@@ -117,12 +117,14 @@ class ClassicEnd:
         core = self._host.core
         return None if core.store.find_live(first) is None else core.view(sink, first, count)
 
-    def forget_sink(self, session: SessionId, sink: StreamSink | None = None) -> None:
+    def forget_sink(
+        self, session: SessionId, sink: StreamSink | None = None, is_cut_off: bool = False
+    ) -> None:
         """The node of the session is lost: what it held is ready again."""
         if sink is not None and self._sinks.get(session) is not sink:
             return
         if self._sinks.pop(session, None) is not None and self.term > 0:
-            self._host.order(EndSession(session))
+            self._host.order(EndSession(session, is_cut_off))
 
     def step(self, now_ms: i64) -> None:
         inspects = self._inspects

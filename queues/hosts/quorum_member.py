@@ -276,7 +276,9 @@ class QuorumMember:
         for sink in sinks:
             sink.on_inspect_ok(int(self.uid), core.ready_count, core.consumer_count)
 
-    def forget_sink(self, session: SessionId, sink: StreamSink | None = None) -> None:
+    def forget_sink(
+        self, session: SessionId, sink: StreamSink | None = None, is_cut_off: bool = False
+    ) -> None:
         if sink is not None and self._entries.sink_of(session) is not sink:
             return
         if len(self._inspects) > 0:
@@ -284,8 +286,7 @@ class QuorumMember:
         self._entries.forget(session)
 
     def view(self, sink: SessionSink, first: int, count: int) -> View | None:
-        """See HomeEnd. None as well for what was settled meanwhile, by a command that its session
-        gave to another leader."""
+        """See HomeEnd. None as well for what its session settled at another leader meanwhile."""
         if self.core.store.find_live(first) is None:
             return None
         return self.core.view(sink, first, count)

@@ -37,6 +37,7 @@ ConsumerKey = NewType("ConsumerKey", int)
 
 VERSION: Final = 1
 SIZED_VERSION: Final = 2  # of a CONFIGURE with sizes
+CUT_OFF: Final = 2  # version of an END_SESSION or END_PROCESS of a node that cannot be reached
 ANNOTATED: Final = 2  # the version of a SETTLE that has annotations
 LIMITED: Final = 2  # the version of an ATTACH with limits of the consumer's own
 SELECTIVE: Final = 3  # the version of an ATTACH with limits and a selector
@@ -233,11 +234,14 @@ class Inspect(Command):
 
 @final
 class EndSession(Command):
-    """The session is over: its consumers go, what they hold is ready again."""
+    """The session is over: its consumers go, what they hold is ready again.
 
-    def __init__(self, session: SessionId) -> None:
+    `is_cut_off`: its node could not be reached for too long, which is no failed delivery."""
+
+    def __init__(self, session: SessionId, is_cut_off: bool = False) -> None:
         super().__init__(END_SESSION)
         self.session = session
+        self.is_cut_off = is_cut_off
 
 
 @final
@@ -337,11 +341,12 @@ class Unsuspend(Command):
 
 @final
 class EndProcess(Command):
-    """The process is gone for good: all its sessions are over."""
+    """The process is gone for good: all its sessions are over. `is_cut_off`: see `EndSession`."""
 
-    def __init__(self, process: int) -> None:
+    def __init__(self, process: int, is_cut_off: bool = False) -> None:
         super().__init__(END_PROCESS)
         self.process = process
+        self.is_cut_off = is_cut_off
 
 
 @final
@@ -490,8 +495,10 @@ def encode(command: Command) -> bytes:
         return head + put_key(command.key) + bytes((flags,)) + amounts
     if isinstance(command, Detach):
         return head + put_key(command.key)
-    if isinstance(command, (Get, Purge, Inspect, EndSession)):
+    if isinstance(command, (Get, Purge, Inspect)):
         return head + put_session(command.session)
+    if isinstance(command, EndSession):
+        return _ending(command.kind, command.is_cut_off) + put_session(command.session)
     if isinstance(command, Configure):
         if len(command.sizes) == 0:
             return head + command.options.encode()
@@ -505,7 +512,13 @@ def encode(command: Command) -> bytes:
     if isinstance(command, Selected):
         numbers = put_u64(command.number) + put_u64(command.after) + put_u64(command.upto)
         return head + numbers + command.matching.encode()
+    if isinstance(command, EndProcess):
+        return _ending(command.kind, command.is_cut_off) + put_u64(command.process)
     return head + _encode_leadership(command)
+
+
+def _ending(kind: int, is_cut_off: bool) -> bytes:
+    return bytes((kind, CUT_OFF if is_cut_off else VERSION))
 
 
 def _encode_leadership(command: Command) -> bytes:
@@ -522,7 +535,7 @@ def _encode_leadership(command: Command) -> bytes:
         return put_session(command.session) + bytes((flags,))
     if isinstance(command, Suspend):
         return put_u64(command.process) + put_u64(command.timeout_ms)
-    if isinstance(command, (Unsuspend, EndProcess)):
+    if isinstance(command, Unsuspend):
         return put_u64(command.process)
     if isinstance(command, (ReleaseDeadLetters, DropLost)):
         runs = [put_u64(first) + put_u32(count) for first, count in command.runs]
@@ -562,10 +575,10 @@ def decode(data: bytes) -> Command:
 def _is_known(kind: int, version: int) -> bool:
     if version == VERSION:
         return True
-    assert ANNOTATED == LIMITED == SIZED_VERSION
+    assert ANNOTATED == LIMITED == SIZED_VERSION == CUT_OFF
     if version == SELECTIVE:
         return kind == ATTACH
-    return version == ANNOTATED and kind in (SETTLE, ATTACH, CONFIGURE)
+    return version == CUT_OFF and kind in (SETTLE, ATTACH, CONFIGURE, END_SESSION, END_PROCESS)
 
 
 def _decode(kind: int, reader: Reader) -> Command:
@@ -622,7 +635,7 @@ def _decode(kind: int, reader: Reader) -> Command:
     if kind == INSPECT:
         return Inspect(session)
     if kind == END_SESSION:
-        return EndSession(session)
+        return EndSession(session, reader.data[1] == CUT_OFF)
     raise BadCommand(f"unknown kind {kind}")
 
 
@@ -646,7 +659,7 @@ def _decode_leadership(kind: int, reader: Reader) -> Command:
     if kind == UNSUSPEND:
         return Unsuspend(reader.wide())
     if kind == END_PROCESS:
-        return EndProcess(reader.wide())
+        return EndProcess(reader.wide(), reader.data[1] == CUT_OFF)
     if kind == BURIED:
         return ReleaseDeadLetters(reader.runs())
     session = SessionId(reader.take(16))

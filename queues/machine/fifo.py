@@ -35,6 +35,7 @@ from queues.machine.commands import (
     NUMBERED,
     REJECT,
     REJECT_TOO_LARGE,
+    RELEASE,
     RETURN_UNSEEN,
     SETTLE,
     Attach,
@@ -333,7 +334,7 @@ class Fifo:
             answer = Inspected(command.session, self.ready.count, self.roster.attached_count)
             self._effects.append(answer)
         elif isinstance(command, EndSession):
-            self.end_session(command.session)
+            self.end_session(command.session, command.is_cut_off)
         elif isinstance(command, Configure):
             configure(self, command)
         elif isinstance(command, Selected):
@@ -799,7 +800,7 @@ class Fifo:
         if self.options.single_active and self.roster.waits_for(consumer):
             self.activate()
 
-    def end_session(self, session: SessionId) -> None:
+    def end_session(self, session: SessionId, is_cut_off: bool = False) -> None:
         self.last_seqs.end(session)
         if self.streams is not None:
             self.streams.end(session)
@@ -810,7 +811,7 @@ class Fifo:
         roster = self.roster
         ended = roster.of_session(session)
         for key in ended:
-            self.end_consumer(roster.remove(key), FAIL)
+            self.end_consumer(roster.remove(key), RELEASE if is_cut_off else FAIL)
         if self.options.single_active and (roster.gives_way or roster.active_key in ended):
             roster.activate(self._effects)
 

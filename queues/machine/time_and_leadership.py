@@ -14,7 +14,6 @@ from mypy_extensions import i64
 
 from queues.machine.commands import (
     ACCEPT,
-    FAIL,
     REJECT,
     REJECT_TOO_LARGE,
     RELEASE,
@@ -97,7 +96,7 @@ def apply_leadership(machine: "Fifo", command: Command) -> None:
     elif isinstance(command, Unsuspend):
         _unsuspend(machine, command.process)
     elif isinstance(command, EndProcess):
-        _end_process(machine, command.process)
+        _end_process(machine, command.process, command.is_cut_off)
     elif isinstance(command, DropLost):
         _drop_lost(machine, command)
     else:
@@ -357,7 +356,7 @@ def _unsuspend(machine: "Fifo", process: int) -> None:
 
 def return_suspended(machine: "Fifo") -> None:
     """A process could not be reached for too long: what its consumers hold is ready again, and they
-    are out, as those that keep a delivery for too long."""
+    are out, as those that keep a delivery for too long. No delivery has failed by that."""
     streams = machine.streams
     assert streams is not None
     for process, due_ms in streams.suspended.items():
@@ -369,14 +368,14 @@ def return_suspended(machine: "Fifo") -> None:
             if consumer.held.count > 0:
                 machine.roster.remove(consumer.key)
                 machine.tell(TimedOut(consumer.key, machine.options.consumer_timeout_ms))
-                machine.end_consumer(consumer, FAIL)
+                machine.end_consumer(consumer, RELEASE)
             elif machine.ready.groups is not None:
                 machine.ready.groups.leave(consumer)
         if machine.options.single_active:
             machine.activate()
 
 
-def _end_process(machine: "Fifo", process: int) -> None:
+def _end_process(machine: "Fifo", process: int, is_cut_off: bool) -> None:
     streams = machine.streams
     assert streams is not None
     streams.end_process(process)
@@ -386,7 +385,7 @@ def _end_process(machine: "Fifo", process: int) -> None:
     for consumer in _of_process(machine, process):
         ended[session_of(consumer.key)] = None
     for session in ended:
-        machine.end_session(session)
+        machine.end_session(session, is_cut_off)
         machine.tell(SessionOver(session))
 
 

@@ -235,15 +235,16 @@ class SessionStub:
         self._room += byte_count
         self.pump()
 
-    def end(self) -> None:
-        """The session's node is gone, or what was under way to it and from it."""
+    def end(self, is_cut_off: bool = False) -> None:
+        """The session's node is gone, or what was under way to it and from it. `is_cut_off`: it
+        could not be reached for too long."""
         self.is_over = True
         self._promised.clear()
         self._got = None
         if self._host is not None:
-            self._host.command(self, EndSession(self._session))
+            self._host.command(self, EndSession(self._session, is_cut_off))
         if self._end is not None:
-            self._end.forget_sink(self._session, self)
+            self._end.forget_sink(self._session, self, is_cut_off)
         self._credit.peer_down_everywhere()
 
     def grant(self) -> None:
@@ -649,8 +650,9 @@ class SessionStubs:
                     self.put([put_numbers(COUNTED, uid, SessionId(0), *counts)])
         self._counts = seen
 
-    def peer_lost(self) -> None:
-        """The node is gone: what its sessions held is ready again."""
+    def peer_lost(self, is_cut_off: bool = False) -> None:
+        """The node is gone, or could not be reached for too long: what its sessions held is ready
+        again."""
         self._counts = {}
         stubs = list(self._stubs.values())
         self._stubs = {}
@@ -660,4 +662,4 @@ class SessionStubs:
         self._parts = []
         self._bytes = 0
         for stub in stubs:
-            stub.end()
+            stub.end(is_cut_off)

@@ -111,12 +111,13 @@ class PeerQueues:
         else:
             raise BadItem("a message of the stream for no session")
 
-    def lost(self) -> None:
-        """The process that was there is gone, with all that was under way."""
+    def lost(self, is_cut_off: bool = False) -> None:
+        """The process that was there is gone, with all that was under way. `is_cut_off`: it could
+        not be reached for too long."""
         self._is_settling = True
         self._later = []
         self._fault = ""
-        self.stubs.peer_lost()
+        self.stubs.peer_lost(is_cut_off)
         self.proxies.is_down = True  # Receivers of the event may ask.
         self.proxies.home_lost()
         self.proxies.go_on()
@@ -125,7 +126,7 @@ class PeerQueues:
     def give_up(self, process: int) -> None:
         """It was not heard of for too long. Should its process live, it is to take this one for
         another, under that number, so that both sides restart."""
-        self.lost()
+        self.lost(is_cut_off=True)
         self.proxies.is_down = True
         self.stream = Stream(process)
 

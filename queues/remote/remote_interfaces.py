@@ -92,9 +92,12 @@ class HomeEnd(Counts, Protocol):
         """See QueueHost. None as well, and for good, if the session holds it no more: it may have
         settled it by a command that came before it asked."""
 
-    def forget_sink(self, session: SessionId, sink: StreamSink | None = None) -> None:
+    def forget_sink(
+        self, session: SessionId, sink: StreamSink | None = None, is_cut_off: bool = False
+    ) -> None:
         """The sink that stood here for the session is gone; the session itself goes on. Nothing is
-        forgotten if another one than `sink` stands here: the session has moved to another node."""
+        forgotten if another one than `sink` stands here: the session has moved to another node.
+        `is_cut_off`: its node could not be reached for too long."""
 
 
 FindEnd = Callable[[int], HomeEnd | None]  # by uid of the queue

@@ -239,7 +239,9 @@ class StreamMember:
                 self.forget_sink(sink.session)
             self._sinks[sink.session] = sink
 
-    def forget_sink(self, session: SessionId, sink: StreamSink | None = None) -> None:
+    def forget_sink(
+        self, session: SessionId, sink: StreamSink | None = None, is_cut_off: bool = False
+    ) -> None:
         self._inspects = [sink for sink in self._inspects if sink.session != session]
         if (known := self._sinks.pop(session, None)) is not None:
             self.credit.peer_down(known.credit)

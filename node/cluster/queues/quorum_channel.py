@@ -707,9 +707,13 @@ class QuorumQueues:
         return process == self._broker.identity.incarnation or process in self._processes()
 
     def process_changed(self, name: str, process: int, is_up: bool) -> None:
-        """See `Definitions.on_process`: sessions of a process that has ended go."""
+        """See `Definitions.on_process`: sessions of a process that has ended go. It was given up if
+        no other process has taken its place, and its node is still a member."""
         if not is_up:
-            self._suspending.ended(process)
+            definitions = self._broker.definitions.group
+            is_member = any(row.name == name for row in definitions.members())
+            is_given_up = is_member and definitions.process_of(name) == 0
+            self._suspending.ended(process, is_given_up)
 
     def watch_processes(self) -> None:
         """Suspend sessions of nodes that cannot be reached, and resume those of nodes that can.

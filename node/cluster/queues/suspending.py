@@ -15,6 +15,7 @@ from typing import Final, Protocol
 from queues.machine.commands import Command, EndProcess, Suspend, Unsuspend
 
 DISCONNECTED_MS: Final = 60_000  # what consumers of a quorum queue hold is then returned
+GIVEN_UP_MAX: Final = 1024  # processes that are remembered as given up
 ENDED_MS: Final = 500  # of a mirrored queue, if the connection to their node has ended
 
 
@@ -55,6 +56,7 @@ class Suspending:
         self._patience_ms = patience_ms
         self._cut_off: set[int] = set()
         self._ended: set[int] = set()
+        self._given_up: dict[int, None] = {}  # the oldest first
 
     def reach(self, cut_off: set[int], ended: set[int]) -> None:
         """These cannot be reached, all others can. `ended`: those whose connection has ended."""
@@ -77,16 +79,21 @@ class Suspending:
         there = queue.processes() | suspended
         ended = {process for process in there if not self._is_known(process)}
         for process in sorted(ended):
-            queue.order(EndProcess(process))
+            queue.order(EndProcess(process, process in self._given_up))
         wrong = suspended ^ (there & self._cut_off)
         self._settle(queue, wrong - ended)
 
-    def ended(self, process: int) -> None:
-        """There is no such process any more."""
+    def ended(self, process: int, is_given_up: bool = False) -> None:
+        """There is no such process any more. `is_given_up`: it may live, but could not be reached
+        for too long, which is no failed delivery of what its consumers held."""
         self._cut_off.discard(process)
+        if is_given_up:
+            self._given_up[process] = None
+            if len(self._given_up) > GIVEN_UP_MAX:
+                del self._given_up[next(iter(self._given_up))]
         for queue in self._all():
             if queue.is_leading and process in queue.processes() | queue.suspended():
-                queue.order(EndProcess(process))
+                queue.order(EndProcess(process, is_given_up))
 
     def _settle(self, queue: LedQueue, processes: Iterable[int]) -> None:
         for process in sorted(processes):

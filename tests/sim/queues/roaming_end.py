@@ -165,7 +165,9 @@ class End:
             end += 1
         return View(chunk, index, first, end - first)
 
-    def forget_sink(self, session: SessionId, sink: StreamSink | None = None) -> None:
+    def forget_sink(
+        self, session: SessionId, sink: StreamSink | None = None, is_cut_off: bool = False
+    ) -> None:
         if sink is not None and self.sinks.get(session) is not sink:
             return
         self._inspects = [sink for sink in self._inspects if sink.session != session]

@@ -365,6 +365,50 @@ def test_after_a_while_what_it_holds_is_ready_again_and_it_is_out() -> None:
     assert led.resume([(1, 2)])[2] == [("timed out", KEY, -1)]
 
 
+def tries_after(led: Led, *commands: Command) -> tuple[int, int]:
+    """Acquired and failed deliveries of the one message, after those commands and 60 s."""
+    led.give(attach(ONE, 1, 1))
+    led.publish(1, OTHER)
+    led.apply(*commands)
+    led.now_ms += 60_000
+    led.apply(Tick())
+    assert led.fifo.ready.count == 1
+    return led.fifo.attempts.get(1) >> 32, led.fifo.attempts.get(1) & 0xFFFFFFFF
+
+
+@pytest.mark.parametrize(
+    ("command", "failed"),
+    [
+        (Suspend(7, 60_000), 0),
+        (EndProcess(7, is_cut_off=True), 0),
+        (EndProcess(7), 1),
+        (EndSession(ONE, is_cut_off=True), 0),
+        (EndSession(ONE), 1),
+    ],
+    ids=["suspended", "process given up", "process ended", "session cut off", "session ended"],
+)
+@pytest.mark.parametrize("counts_returns", [False, True])
+def test_what_a_node_held_that_cannot_be_reached_was_acquired_and_has_not_failed(
+    command: Command, failed: int, counts_returns: bool
+) -> None:
+    led = Led(Options(counts_deliveries=True, delays=True, counts_returns=counts_returns))
+    if isinstance(command, EndSession):
+        led.numbers[ONE] = 0
+    assert tries_after(led, command) == (1, failed)
+
+
+def test_partitions_do_not_use_up_the_delivery_limit() -> None:
+    led = Led(Options(counts_deliveries=True, delivery_limit=1))
+    led.publish(1, OTHER)
+    for number in range(1, 4):
+        led.give(attach(ONE, number, 1))
+        led.apply(Suspend(7, 100))
+        led.now_ms += 100
+        led.apply(Tick())
+        led.apply(Unsuspend(7))
+        assert led.fifo.ready.count == 1
+
+
 def test_a_consumer_that_holds_nothing_waits_until_its_process_is_there_again() -> None:
     led = Led()
     led.give(attach(ONE, 1, 2))

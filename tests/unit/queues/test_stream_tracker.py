@@ -41,7 +41,9 @@ class End:
     def view(self, sink: SessionSink, first: int, count: int) -> View | None:
         return None
 
-    def forget_sink(self, session: SessionId, sink: StreamSink | None = None) -> None:
+    def forget_sink(
+        self, session: SessionId, sink: StreamSink | None = None, is_cut_off: bool = False
+    ) -> None:
         self.sinks.pop(session, None)
 
     def commit(self) -> int:

@@ -8,6 +8,7 @@ from node.cluster.queues.suspending import ENDED_MS, LedQueue, Suspending
 from queues.machine.commands import (
     Attach,
     Command,
+    EndProcess,
     EndSession,
     Enqueue,
     Get,
@@ -228,6 +229,21 @@ def test_a_new_leader_ends_processes_that_are_gone_suspended_or_not() -> None:
         world.lead("two")
         world.queue.commit()
         assert FAR not in world.ends["two"].processes() | world.ends["two"].suspended()
+
+
+@pytest.mark.parametrize("is_given_up", [False, True])
+def test_a_process_that_was_given_up_has_failed_no_delivery(is_given_up: bool) -> None:
+    world = World()
+    world.nodes["one"].ended(FAR, is_given_up)
+    assert [each.is_cut_off for each in orders(world)] == [is_given_up]
+    world.nodes["two"].ended(FAR, is_given_up)
+    world.known.remove(FAR)
+    world.lead("two")  # What the old leader ordered is lost.
+    assert [each.is_cut_off for each in orders(world)] == [is_given_up]
+
+
+def orders(world: World) -> list[EndProcess]:
+    return [each for each in world.queue.proposed if isinstance(each, EndProcess)]
 
 
 def test_a_process_that_has_ended_is_ended_where_it_is_known_and_led() -> None:

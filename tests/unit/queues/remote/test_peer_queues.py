@@ -4,7 +4,8 @@ import random
 
 import pytest
 
-from queues.machine.commands import ACCEPT, Attach, Settle, consumer_key
+from queues.machine.commands import ACCEPT, Attach, Configure, Settle, consumer_key
+from queues.machine.options import Options
 from queues.queue_host import QueueHost
 from queues.remote.items import BadItem
 from queues.remote.peer_queues import PeerQueues
@@ -47,7 +48,8 @@ class World:
 
     def __init__(self) -> None:
         self.node = FakeNode()
-        self.home = Side(11, {UID: self.node.queue(UID)})
+        self.host = self.node.queue(UID)
+        self.home = Side(11, {UID: self.host})
         self.user = Side(22, {})
         proxies = self.user.peer_queues.proxies
         self.proxy = Proxy(UID, "/", "q5", False, False, CreditSpec(400, 200), proxies)
@@ -99,6 +101,27 @@ def test_a_user_that_began_anew_has_left_its_sessions() -> None:
     world.connect()
     world.settle()
     assert world.home.hosts[UID].consumer_count == 0
+
+
+@pytest.mark.parametrize("is_given_up", [True, False])
+def test_a_delivery_has_failed_if_the_user_began_anew_not_if_it_cannot_be_reached(
+    is_given_up: bool,
+) -> None:
+    world = World()
+    world.connect()
+    world.host.command(world.sink, Configure(Options(delivery_limit=5)))
+    world.proxy.publish(world.sink, chunk_of([b"a"]), 1)
+    world.proxy.command(world.sink, Attach(consumer_key(world.sink.session, 1), 5, True, False, 0))
+    world.settle()
+    assert world.host.checked_out_count == 1
+    if is_given_up:
+        world.home.peer_queues.give_up(44)
+    else:
+        world.user = Side(33, {})
+        world.connect()
+    world.settle()
+    tries = world.host.core.machine.attempts.get(1)
+    assert (tries >> 32, tries & 0xFFFFFFFF) == (1, 0 if is_given_up else 1)
 
 
 def test_a_home_that_began_anew_has_lost_what_was_under_way() -> None:

@@ -189,6 +189,20 @@ def test_a_node_that_is_lost_ends_the_sessions_that_it_had() -> None:
     assert (host.ready_count, host.consumer_count) == (1, 0)
 
 
+@pytest.mark.parametrize("is_cut_off", [False, True])
+def test_what_a_node_holds_that_cannot_be_reached_has_not_failed(is_cut_off: bool) -> None:
+    nodes = TwoNodes()
+    nodes.hosts[UID].command(nodes.sink, Configure(Options(delivery_limit=5)))
+    nodes.publish([b"a"])
+    nodes.attach(1, 1)
+    nodes.turn()
+    nodes.stubs.peer_lost(is_cut_off)
+    nodes.home.turn()
+    host = nodes.hosts[UID]
+    tries = host.core.machine.attempts.get(1)
+    assert (tries >> 32, tries & 0xFFFFFFFF) == (1, 0 if is_cut_off else 1)
+
+
 def test_a_home_that_is_lost_refuses_what_it_has_not_confirmed_and_is_gone() -> None:
     nodes = TwoNodes()
     nodes.publish([b"a"])
