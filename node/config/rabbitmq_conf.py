@@ -142,6 +142,7 @@ RULES: Final[Mapping[str, tuple[str, Callable[[str], Value]]]] = {
     "max_message_size": ("limits.max_message_size", byte_count),
     "handshake_timeout": ("limits.handshake_timeout_ms", integer),
     "consumer_timeout": ("consumer_timeout", integer),
+    "consumer_disconnected_timeout": ("consumer_disconnected_timeout", integer),
     "vm_memory_high_watermark.relative": ("vm_memory_high_watermark.relative", number),
     "vm_memory_high_watermark.absolute": ("vm_memory_high_watermark.absolute", byte_count),
     "disk_free_limit.absolute": ("disk_free_limit.absolute", byte_count),

@@ -485,6 +485,9 @@ class Config(Section, frozen=True, kw_only=True):
     msg_store_credit_disc_bound: tuple[int, int] = (4000, 800)
     # Milliseconds in which a consumer has to settle a delivery; 0: no limit.
     consumer_timeout: Annotated[int, Meta(ge=0)] = 1_800_000
+    # Milliseconds for which consumers of a quorum queue keep messages when their node cannot be
+    # reached; a node that is away for `cluster.process_grace_ms` loses them sooner.
+    consumer_disconnected_timeout: Annotated[int, Meta(ge=0, le=315_360_000_000)] = 60_000
     # Where the leader of a new queue is placed, if its declaration does not say: on the node of the
     # client, or on the node with the fewest leaders.
     queue_leader_locator: Literal["client-local", "balanced"] = "client-local"

@@ -32,7 +32,7 @@ APPLY_TO: Final[Mapping[str, tuple[str, ...]]] = {
 
 SMALLER: Final = frozenset(
     ("message-ttl", "expires", "max-length", "max-length-bytes", "consumer-timeout",
-     "max-in-memory-length", "max-in-memory-bytes")
+     "consumer-disconnected-timeout", "max-in-memory-length", "max-in-memory-bytes")
 )  # fmt: skip
 DELIVERY_LIMIT: Final = "delivery-limit"  # a negative one is none at all
 NOT_ARGUMENTS: Final = ("alternate-exchange",)  # the same without `x-`

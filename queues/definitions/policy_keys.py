@@ -74,6 +74,9 @@ def _setting(key: AddressKey) -> Check:
 # What each key may be, and what the sentence calls it.
 KEYS: Final[Mapping[str, tuple[Check, str]]] = {
     "alternate-exchange": (_name, "alternate exchange name"),
+    "consumer-disconnected-timeout": (
+        _whole(0, DURATION_MS_MAX), "consumer disconnected timeout"
+    ),
     "consumer-timeout": (_whole(0, DURATION_MS_MAX), "consumer timeout"),
     "dead-letter-exchange": (_name, "dead letter exchange name"),
     "dead-letter-routing-key": (_name, "dead letter routing key"),

@@ -248,7 +248,7 @@ RULES: Final = (
     Rule("x-max-priority", _at_most(PRIORITY_MAX), (CLASSIC,)),
     Rule("x-single-active-consumer", _boolean, _BOTH),
     Rule("x-consumer-timeout", _duration, _BOTH),
-    Rule("x-consumer-disconnected-timeout", _not_negative, (QUORUM,)),
+    Rule("x-consumer-disconnected-timeout", _duration, (QUORUM,)),
     Rule("x-delivery-limit", _integer, (QUORUM,)),
     Rule(
         "x-delivery-limit-counts",

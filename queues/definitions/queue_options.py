@@ -102,6 +102,11 @@ def options_of(arguments: dict[str, object], defaults: QueueDefaults) -> Options
     )
 
 
+def disconnected_timeout_ms(arguments: dict[str, object], absent: int) -> int:
+    """How long consumers of a quorum queue keep messages when their node cannot be reached."""
+    return _number(arguments, "x-consumer-disconnected-timeout", absent)
+
+
 def without_copies(arguments: dict[str, object]) -> dict[str, object]:
     """The arguments for a replicated queue that a non-destructive policy happens to match."""
     return {name: each for name, each in arguments.items() if name != f"x-{COPIES}"}

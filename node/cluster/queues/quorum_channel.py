@@ -33,17 +33,13 @@ from msgspec.structs import replace
 
 from node.cluster.queues.group_member import GroupMember
 from node.cluster.queues.mirrors import Mirrors
-from node.cluster.queues.suspending import (
-    DISCONNECTED_MS,
-    ENDED_MS,
-    LedQueue,
-    Suspending,
-)
+from node.cluster.queues.suspending import ENDED_MS, LedQueue, Suspending
 from node.events.logs import ids_of
 from node.recovery.damage import Damage, shown
 from queues.definitions.arguments import decode_arguments
 from queues.definitions.broker_objects import Queue
 from queues.definitions.queue_arguments import STREAM, queue_type
+from queues.definitions.queue_options import disconnected_timeout_ms
 from queues.hosts.byte_counts import Traffic
 from queues.hosts.classic import ClassicHost
 from queues.hosts.classic_end import ClassicEnd
@@ -697,11 +693,14 @@ class QuorumQueues:
         return found
 
     def _patience_ms(self, queue: LedQueue, has_ended: bool) -> int:
-        """Consumers of a classic queue, mirrored ones too, lose their messages sooner (0036)."""
-        is_plain = isinstance(queue, ClassicEnd)
-        if is_plain or (isinstance(queue, QuorumMember) and queue.mirror.joined > 0):
+        """Consumers of a classic queue, mirrored ones too, lose their messages sooner (0036). Those
+        of a quorum queue keep them for as long as its arguments, policies or the settings say."""
+        member = queue if isinstance(queue, QuorumMember) else None
+        if isinstance(queue, ClassicEnd) or (member is not None and member.mirror.joined > 0):
             return ENDED_MS if has_ended else self._broker.config.cluster.home_down_ms
-        return DISCONNECTED_MS
+        found = None if member is None else self._broker.metadata.queue(int(member.uid))
+        arguments = {} if found is None else self._broker.rules.arguments_of(found)
+        return disconnected_timeout_ms(arguments, self._broker.config.consumer_disconnected_timeout)
 
     def _is_known(self, process: int) -> bool:
         return process == self._broker.identity.incarnation or process in self._processes()

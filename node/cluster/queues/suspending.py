@@ -14,7 +14,6 @@ from typing import Final, Protocol
 
 from queues.machine.commands import Command, EndProcess, Suspend, Unsuspend
 
-DISCONNECTED_MS: Final = 60_000  # what consumers of a quorum queue hold is then returned
 GIVEN_UP_MAX: Final = 1024  # processes that are remembered as given up
 ENDED_MS: Final = 500  # of a mirrored queue, if the connection to their node has ended
 

@@ -39,6 +39,9 @@ export const KEYS = {
   "delayed-retry-min": { kind: "number", is: "quorum_queues", means: "its first delay, ms" },
   "delayed-retry-max": { kind: "number", is: "quorum_queues", means: "its longest delay, ms" },
   "consumer-timeout": { kind: "number", is: "queues", means: "longest time to acknowledge, ms" },
+  "consumer-disconnected-timeout": {
+    kind: "number", is: "quorum_queues", means: "longest time that messages of a lost node wait, ms",
+  },
   "ha-mode": {
     kind: ["all", "exactly", "nodes"],
     is: "classic_queues", operator: true, means: "which nodes mirror a queue",

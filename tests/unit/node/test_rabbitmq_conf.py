@@ -38,6 +38,7 @@ log.console.formatter = json
 cluster_name = shop
 cluster_partition_handling = pause_minority
 collect_statistics_interval = 10000
+consumer_disconnected_timeout = 30000
 auth_mechanisms.1 = PLAIN
 auth_mechanisms.2 = AMQPLAIN
 quorum_queue.continuous_membership_reconciliation.target_group_size = 3
@@ -115,6 +116,7 @@ def test_a_realistic_file_is_carried_over(tmp_path: Path) -> None:
     assert config.loopback_users == ()
     assert (config.log.level, config.log.format) == ("warning", "json")
     assert config.cluster.name == "shop"
+    assert config.consumer_disconnected_timeout == 30_000
     assert config.auth.mechanisms == ("PLAIN", "AMQPLAIN")
     assert config.management.rates_interval_ms == 10_000
     assert config.quorum_queue.continuous_membership_reconciliation.target_group_size == 3

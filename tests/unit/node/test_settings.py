@@ -324,7 +324,7 @@ def test_every_key_can_be_set_by_text() -> None:
         "memory.body_budget_bytes": "2000000", "storage.wal_file_bytes": "1MiB",
         "storage.wal_group_bytes": "4096", "storage.accept_lost_definitions": "true",
         "storage.direct_io": "false", "storage.rewrite_bytes_per_s": "2MiB",
-        "loopback_users": "", "anonymous_login_user": "5",
+        "loopback_users": "", "anonymous_login_user": "5", "consumer_disconnected_timeout": "1",
         "anonymous_login_pass": "x", "users": "[{name='a', password='b'}]", "vhosts": "/,v",
         "default_operator_policies": "[{name='d', definition={max-length=5}}]",
         "log.format": "json", "log.level": "error", "log.file": "/l", "log.audit": "all",

@@ -106,6 +106,15 @@ def test_the_operator_sets_limits_to_what_users_say() -> None:
     }
 
 
+@pytest.mark.parametrize("value", [-1, "60000", True, 1 << 40])
+def test_a_policy_may_say_how_long_consumers_of_lost_nodes_keep_messages(value: object) -> None:
+    key = "consumer-disconnected-timeout"
+    assert fault({key: 0}) is fault({key: 315_360_000_000}) is None
+    assert "is not a valid consumer disconnected timeout" in str(fault({key: value}))
+    assert with_policy({f"x-{key}": 5_000}, {key: 2_000})[f"x-{key}"] == 2_000
+    assert with_policy({f"x-{key}": 1_000}, {key: 2_000})[f"x-{key}"] == 1_000
+
+
 @pytest.mark.parametrize(
     ("user", "operator", "holds"), [(5, 3, 3), (3, 5, 3), (-1, 5, 5), (5, -1, 5), (-1, -1, -1)]
 )

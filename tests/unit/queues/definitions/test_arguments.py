@@ -128,7 +128,7 @@ GOOD: list[tuple[dict[str, object], str, list[object]]] = [
     (CLASSIC, "x-max-priority", [0, 10, 255]),
     (QUORUM, "x-single-active-consumer", [True, False]),
     (CLASSIC, "x-consumer-timeout", [0, 1000]),
-    (QUORUM, "x-consumer-disconnected-timeout", [0, 1000]),
+    (QUORUM, "x-consumer-disconnected-timeout", [0, 1000, 315_360_000_000]),
     (QUORUM, "x-delivery-limit", [-1, 0, 20]),
     (QUORUM, "x-delivery-limit-counts", ["failed", "returned"]),
     (QUORUM, "x-delayed-retry-type", ["disabled", "all", "failed", "returned"]),
@@ -189,6 +189,14 @@ BAD: list[tuple[dict[str, object], str, object, str]] = [
     (CLASSIC, "x-expires", 0, "{value_zero,0}"),
     (CLASSIC, "x-expires", -1, "{value_negative,-1}"),
     (CLASSIC, "x-expires", 315_360_000_001, "{value_too_large,315360000001}"),
+    *[
+        (QUORUM, "x-consumer-disconnected-timeout", value, reason)
+        for value, reason in [
+            (-1, "{value_negative,-1}"),
+            ("1000", "{unacceptable_type,longstr}"),
+            (1 << 40, "{value_too_large,1099511627776}"),
+        ]
+    ],
     (QUORUM, "x-message-ttl", 1 << 40, "{value_too_large,1099511627776}"),
     (CLASSIC, "x-dead-letter-exchange", "x" * 256, "{max_value_exceeded,256}"),
     (CLASSIC, "x-expires", "5", "{unacceptable_type,longstr}"),
