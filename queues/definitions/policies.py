@@ -16,10 +16,10 @@ from msgspec import Struct, field
 
 from queues.definitions.broker_objects import Policy
 from queues.definitions.expressions import compiled_or_none
+from queues.definitions.policy_kinds import EXCHANGE as EXCHANGE
+from queues.definitions.policy_kinds import has_effect, kind_warnings
 from queues.definitions.queue_arguments import CLASSIC, QUORUM, STREAM
-from queues.definitions.without_effect import KEYS_WITHOUT_EFFECT, key_warnings
-
-EXCHANGE: Final = "exchange"  # a kind of object, beside the queue types
+from queues.definitions.without_effect import key_warnings
 
 APPLY_TO: Final[Mapping[str, tuple[str, ...]]] = {
     "all": (CLASSIC, QUORUM, STREAM, EXCHANGE),
@@ -43,7 +43,8 @@ _DECODE: Final = msgspec.json.Decoder(dict[str, object]).decode
 class Effective(Struct, frozen=True):
     """What holds for one object. `definition` is of both together.
 
-    `warnings` names the keys that have no effect; `definition` is without them.
+    `warnings` names the keys that have no effect, or none on this kind of object; `definition` is
+    without them.
     """
 
     policy: Policy | None = None
@@ -66,20 +67,26 @@ NOTHING: Final = Effective()
 class _Rule:
     """A policy, ready to be asked."""
 
-    __slots__ = ("definition", "kinds", "pattern", "policy", "warnings")
+    __slots__ = ("_by_kind", "pattern", "policy")
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
         definition = _DECODE(policy.definition)
-        self.warnings = key_warnings(definition)
-        self.definition = {
-            key: value for key, value in definition.items() if key not in KEYS_WITHOUT_EFFECT
-        }
-        self.kinds = APPLY_TO.get(policy.apply_to, ())
+        self._by_kind: dict[str, tuple[dict[str, object], tuple[str, ...]]] = {}
+        for kind in APPLY_TO.get(policy.apply_to, ()):
+            held = {key: each for key, each in definition.items() if has_effect(key, (kind,))}
+            warnings = (*key_warnings(definition), *kind_warnings(definition, (kind,)))
+            self._by_kind[kind] = held, warnings
         self.pattern = compiled_or_none(policy.pattern)
 
     def holds_for(self, kind: str, name: str) -> bool:
-        return kind in self.kinds and self.pattern is not None and self.pattern.is_found_in(name)
+        if kind not in self._by_kind or self.pattern is None:
+            return False
+        return self.pattern.is_found_in(name)
+
+    def what_holds(self, kind: str) -> tuple[dict[str, object], tuple[str, ...]]:
+        """For objects of a kind to which it applies, and the warnings about the rest."""
+        return self._by_kind[kind]
 
 
 class PolicyTable:
@@ -127,18 +134,15 @@ class PolicyTable:
         user = _first(self._user, kind, name)
         operator = _first(self._operator, kind, name)
         if operator is None:
-            return (
-                NOTHING
-                if user is None
-                else Effective(user.policy, None, user.definition, user.warnings)
-            )
+            return NOTHING if user is None else Effective(user.policy, None, *user.what_holds(kind))
+        limits, warnings = operator.what_holds(kind)
         if user is None:
-            return Effective(None, operator.policy, operator.definition, operator.warnings)
-        merged = dict(user.definition)
-        for key, value in operator.definition.items():
+            return Effective(None, operator.policy, limits, warnings)
+        definition, own_warnings = user.what_holds(kind)
+        merged = dict(definition)
+        for key, value in limits.items():
             merged[key] = limited(key, merged[key], value) if key in merged else value
-        warnings = (*user.warnings, *operator.warnings)
-        return Effective(user.policy, operator.policy, merged, warnings)
+        return Effective(user.policy, operator.policy, merged, (*own_warnings, *warnings))
 
 
 def _first(rules: list[_Rule], kind: str, name: str) -> _Rule | None:

@@ -18,6 +18,8 @@ from queues.definitions.metadata.commands import (
     SetTopicPermissions,
 )
 from queues.definitions.metadata.machine import Metadata
+from queues.definitions.policies import APPLY_TO
+from queues.definitions.policy_kinds import kind_warnings
 from queues.definitions.without_effect import COMPONENTS_WITHOUT_EFFECT, key_warnings
 
 _DECODE: Final = msgspec.json.Decoder(dict[str, object]).decode
@@ -26,7 +28,12 @@ _DECODE: Final = msgspec.json.Decoder(dict[str, object]).decode
 def policy_warnings(policy: Policy | PutPolicy) -> list[str]:
     kind = "operator policy" if policy.operator else "policy"
     name = f"{kind} '{policy.name}' in vhost '{policy.vhost}'"
-    found = [f"{name}: {each}" for each in key_warnings(_DECODE(policy.definition))]
+    definition = _DECODE(policy.definition)
+    warnings = (
+        *key_warnings(definition),
+        *kind_warnings(definition, APPLY_TO.get(policy.apply_to, ())),
+    )
+    found = [f"{name}: {each}" for each in warnings]
     fault = expression_fault(policy.pattern)
     if fault is not None:
         found.append(f"{name} matches nothing: pattern {quoted(policy.pattern)}: {fault}")

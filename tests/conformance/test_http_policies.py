@@ -159,6 +159,25 @@ def test_a_delivery_limit_by_policy_holds_for_quorum_queues(api: HttpApi) -> Non
     assert shown["effective_policy_definition"] == {"delivery-limit": 1}
 
 
+@pytest.mark.parametrize(
+    ("kind", "holds", "ignored"),
+    [
+        ("classic", {"message-ttl": 60_000}, {"delivery-limit": 3, "max-age": "1h"}),
+        ("stream", {"max-length-bytes": 9_000}, {"ha-mode": "all", "message-ttl": 60_000}),
+    ],
+)
+def test_keys_for_queues_of_other_types_are_listed_as_warnings(
+    api: HttpApi, kind: str, holds: dict[str, object], ignored: dict[str, object]
+) -> None:
+    queue(api, queue_type=kind)
+    api.put("/policies/v/p", {"pattern": "^q$", "definition": holds | ignored})
+    shown = api.get("/queues/v/q")
+    assert (shown["policy"], shown["effective_policy_definition"]) == ("p", holds)
+    assert sorted(shown["warnings"]) == [
+        f"'{key}' has no effect on {kind} queues" for key in sorted(ignored)
+    ]
+
+
 def test_an_exchange_gets_its_alternate_by_policy(api: HttpApi) -> None:
     api.put("/exchanges/v/x", {"type": "fanout"})
     api.put("/exchanges/v/aside", {"type": "fanout"})

@@ -9,9 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from queues.definitions.broker_objects import Policy, Uid
-from queues.definitions.policies import NOTHING, PolicyTable, with_policy
+from queues.definitions.policies import APPLY_TO, NOTHING, PolicyTable, with_policy
 from queues.definitions.policy_keys import KEYS, OPERATOR_KEYS, policy_fault
+from queues.definitions.policy_kinds import has_effect
 from queues.definitions.policy_warnings import policy_warnings
+from queues.definitions.queue_arguments import RULES
+from queues.definitions.retroactive import RETROACTIVE
 from queues.definitions.without_effect import KEYS_WITHOUT_EFFECT
 
 
@@ -225,6 +228,54 @@ def test_a_key_without_effect_is_kept_at_import_and_shown_as_a_warning(key: str)
     assert len(policy_warnings(stored)) == len(definition)
 
 
+@pytest.mark.parametrize(
+    ("kind", "definition", "ignored"),
+    [
+        ("classic", {"max-length": 5}, ("delivery-limit", "max-age", "target-group-size")),
+        ("quorum", {"expires": 5, "delivery-limit": 3}, ("max-age", "ha-mode", "queue-mode")),
+        ("stream", {"max-length-bytes": 5}, ("dead-letter-exchange", "ha-mode", "message-ttl")),
+        ("exchange", {"alternate-exchange": "x"}, ("max-length", "expires")),
+        ("classic", {"federation-upstream": "u"}, ("alternate-exchange", RETROACTIVE)),
+    ],
+)
+@pytest.mark.parametrize("operator", [False, True])
+def test_keys_that_a_kind_does_not_know_do_not_hold_for_it_and_are_named(
+    kind: str, definition: dict[str, object], ignored: tuple[str, ...], operator: bool
+) -> None:
+    rules = table(policy("p", operator=operator, **definition, **dict.fromkeys(ignored, 1)))  # type: ignore[arg-type]
+    found = rules.effective(kind, "q")
+    assert found.definition == definition
+    things = "exchanges" if kind == "exchange" else f"{kind} queues"
+    assert found.warnings == tuple(f"'{key}' has no effect on {things}" for key in ignored)
+
+
+def test_a_limit_of_the_operator_is_not_merged_with_what_does_not_hold() -> None:
+    rules = table(policy("p", max_age="1h"), policy("o", operator=True, delivery_limit=4))
+    found = rules.effective("classic", "q")
+    assert (found.policy_name, found.operator_name, found.definition) == ("p", "o", {})
+    assert len(found.warnings) == 2
+
+
+@pytest.mark.parametrize(
+    ("apply_to", "warned"),
+    [("streams", True), ("exchanges", True), ("classic_queues", False), ("queues", False)],
+)
+def test_a_policy_is_warned_of_if_none_of_its_kinds_knows_a_key(
+    apply_to: str, warned: bool
+) -> None:
+    stored = policy("p", apply_to=apply_to, message_ttl=5)
+    assert [("'message-ttl' has no effect on" in each) for each in policy_warnings(stored)] == (
+        [True] if warned else []
+    )
+
+
+def test_every_key_is_known_to_the_kinds_that_have_its_argument() -> None:
+    for rule in RULES:
+        key = rule.name.removeprefix("x-")
+        if key in KEYS and key not in KEYS_WITHOUT_EFFECT:
+            assert all(has_effect(key, (kind,)) for kind in rule.types), key
+
+
 def test_a_stored_pattern_that_cannot_be_compiled_is_a_warning() -> None:
     (warning,) = policy_warnings(policy("p", r"(a)\1", max_length=1))
     assert warning.startswith("policy 'p' in vhost '/' matches nothing: pattern '(a)\\1': ")
@@ -272,4 +323,5 @@ def test_what_is_found_good_can_be_merged_into_arguments(key: str, value: object
     if fault({key: value}) is None:
         with_policy({"x-max-length": 4, "x-delivery-limit": 2}, {key: value})
         rules = table(policy("p", **{key: value}))  # type: ignore[arg-type]
-        assert rules.effective("classic", "q").definition == {key: value}
+        found = [rules.effective(kind, "q") for kind in APPLY_TO["all"]]
+        assert {key: value} in [each.definition for each in found]
