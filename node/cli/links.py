@@ -74,9 +74,8 @@ ONLY_DOWN: Final = Argument("--only-down", is_flag=True)
 
 def _federation_status(api: Api, options: Options, out: TextIO) -> None:
     announce("Listing federation links of the cluster ...", options, out)
-    rows = api.get_list("/api/federation-links")
-    if options.only_down:
-        rows = [row for row in rows if row.get("status") != "running"]
+    down = "/state/down" if options.only_down else ""
+    rows = api.get_list(f"/api/federation-links{down}")
     show([dict.fromkeys(FEDERATION, "") | row for row in rows], FEDERATION, options, out)
 
 

@@ -3,13 +3,16 @@
 from time import gmtime, strftime
 from typing import TYPE_CHECKING, Final
 
-from federation.forwarding import RUNNING, TERMINATED
+from federation.forwarding import PAUSED, RUNNING, STARTING, TERMINATED
 
 if TYPE_CHECKING:
     from federation.link import LinkStatus
     from federation.running import Facts
 
 ERROR: Final = "error"
+DOWN: Final = "down"  # in requests for a list: every status but those of UP
+UP: Final = frozenset({STARTING, RUNNING})
+STATUSES: Final = (ERROR, PAUSED, RUNNING, STARTING)
 
 
 def link_row(status: "LinkStatus", node: str) -> dict[str, object]:
@@ -36,6 +39,11 @@ def link_row(status: "LinkStatus", node: str) -> dict[str, object]:
 def shown_state(state: str) -> str:
     """RabbitMQ's word for the state of a link."""
     return ERROR if state == TERMINATED else state
+
+
+def is_in_state(status: object, state: str) -> bool:
+    """Whether a link of that status is listed for that state: a status, or RabbitMQ's `down`."""
+    return status not in UP if state == DOWN else status == state
 
 
 def forwarded(facts: "Facts") -> dict[str, object]:

@@ -310,6 +310,37 @@ def test_links_that_fail_say_why_without_passwords(sides: tuple[Cluster, Cluster
     assert len(lines) <= 2 * len(uris), "a line for each try"
 
 
+def test_down_lists_the_links_that_neither_run_nor_start(
+    sides: tuple[Cluster, Cluster], capsys: pytest.CaptureFixture[str]
+) -> None:
+    down, up = sides
+    down.api.put("/vhosts/other", {})
+    for name, uri in {"well": up.url, "unreachable": "amqp://127.0.0.1:1"}.items():
+        down.bound(f"q-{name}", name, "#")
+        down.upstream(name, uri, reconnect_delay=60)
+        down.federate(f"^{name}$", "exchanges", **{"federation-upstream": name})
+
+    def upstreams(path: str) -> list[str]:
+        return sorted(row["upstream"] for row in down.api.get(f"/federation-links{path}"))
+
+    eventually(lambda: upstreams("/state/running") == ["well"])
+    eventually(lambda: upstreams("/state/down") == ["unreachable"])
+    assert upstreams("/%2F/state/down") == ["unreachable"]
+    assert upstreams("/%2F/state/error") == ["unreachable"]
+    assert upstreams("/other/state/down") == []
+    assert upstreams("/%2F") == ["unreachable", "well"]
+    for path, status, text in (
+        ("/state/sideways", 400, "state 'sideways' is not known: allowed: down, error"),
+        ("/nowhere/state/down", 404, "vhost_not_found"),
+        ("/%2F/down", 404, "Not Found"),
+    ):
+        found, body = down.api.ask("GET", f"/federation-links{path}")
+        assert (found, text in str(body)) == (status, True), body
+    assert main(["--node-url", down.node.management_url, "federation_status", "--only-down"]) == 0
+    shown = capsys.readouterr().out
+    assert ("unreachable" in shown, "well" in shown) == (True, False)
+
+
 def test_an_upstream_exchange_of_another_type_keeps_it_and_is_federated(
     sides: tuple[Cluster, Cluster],
 ) -> None:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
+from node.federating.link_rows import DOWN, STATUSES, is_in_state
 from node.federating.pauses import pause_command
 from node.management.access import Context, caller_of, visible_vhosts
 from node.management.changes import change, existing_vhost
@@ -26,12 +27,11 @@ class FederationLinks:
 
     def routes(self) -> list[web.RouteDef]:
         every = "/api/federation-links"
-        in_state = "/api/federation-links/state/{state}"
         return [
             web.get(every, self.every),
-            web.get(in_state, self.in_state),
+            web.get(every + "/state/{state}", self.in_state),
             web.get(every + "/{vhost}", self.of_vhost),
-            web.get(every + "/{vhost}/{state}", self.of_vhost),
+            web.get(every + "/{vhost}/state/{state}", self.of_vhost_in_state),
             web.delete(every + "/vhost/{vhost}/{link}/{node}/restart", self.restart),
             web.put(every + "/vhost/{vhost}/{link}/pause", self.pause),
             web.delete(every + "/vhost/{vhost}/{link}/pause", self.resume),
@@ -41,13 +41,17 @@ class FederationLinks:
         return await self._list(request, lambda row: True)
 
     async def in_state(self, request: web.Request) -> web.StreamResponse:
-        state = request.match_info["state"]
-        return await self._list(request, lambda row: row["status"] == state)
+        state = _state_in(request)
+        return await self._list(request, lambda row: is_in_state(row["status"], state))
 
     async def of_vhost(self, request: web.Request) -> web.StreamResponse:
-        vhost, state = existing_vhost(self._context, request), request.match_info.get("state")
+        vhost = existing_vhost(self._context, request)
+        return await self._list(request, lambda row: row["vhost"] == vhost)
+
+    async def of_vhost_in_state(self, request: web.Request) -> web.StreamResponse:
+        vhost, state = existing_vhost(self._context, request), _state_in(request)
         return await self._list(
-            request, lambda row: row["vhost"] == vhost and state in (None, row["status"])
+            request, lambda row: row["vhost"] == vhost and is_in_state(row["status"], state)
         )
 
     async def _list(
@@ -82,3 +86,11 @@ class FederationLinks:
         if not await self._links.restart_link(request.match_info["link"]):
             raise ApiError.not_found()
         return web.Response(status=204)
+
+
+def _state_in(request: web.Request) -> str:
+    state = request.match_info["state"]
+    if state != DOWN and state not in STATUSES:
+        allowed = ", ".join((DOWN, *STATUSES))
+        raise ApiError.bad_request(f"state '{state[:40]}' is not known: allowed: {allowed}")
+    return state

@@ -44,13 +44,14 @@ LINK: Final = record(
     },
 )
 ALL: Final = "/api/federation-links"
+DOWN: Final = "`down`: every one but `running` and `starting`."
 PAUSE: Final = f"{ALL}/vhost/{{vhost}}/{{link}}/pause"
 
 OPERATIONS: Final = (
     lists(ALL, "Federation links and what they do.", LINK, MONITORING),
-    lists(f"{ALL}/state/{{state}}", "Those in a state.", LINK, MONITORING),
+    lists(f"{ALL}/state/{{state}}", f"Those in a state. {DOWN}", LINK, MONITORING),
     lists(f"{ALL}/{{vhost}}", "Those of a vhost.", LINK, MONITORING),
-    lists(f"{ALL}/{{vhost}}/{{state}}", "Those of a vhost in a state.", LINK, MONITORING),
+    lists(f"{ALL}/{{vhost}}/state/{{state}}", "Those of a vhost in a state.", LINK, MONITORING),
     deletes(f"{ALL}/vhost/{{vhost}}/{{link}}/{{node}}/restart", "Restart a link.", POLICYMAKER),
     puts(PAUSE, "Pause a link.", record("Pause", {}), POLICYMAKER, (204,)),
     deletes(PAUSE, "Resume a link.", POLICYMAKER),
