@@ -12,7 +12,7 @@ from typing import Final
 from msgspec import Struct
 
 from federation.shovel_parameters import SourceEnd, TargetEnd
-from federation.uris import Uri
+from federation.uris import BadUri, Uri
 from warren import client
 from warren.client import amqp091
 from warren.client.errors import ClientError, RequestFailed
@@ -33,6 +33,9 @@ OnBlocked = Callable[[str | None], None]
 
 class SideFailed(Exception):
     """A side cannot be used; the text says why."""
+
+
+FAULTS: Final = (OSError, ClientError, SideFailed, BadUri)  # TimeoutError is an OSError
 
 
 class Dialler(Struct, frozen=True):

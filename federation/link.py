@@ -9,6 +9,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from federation.cleaning import reached_one_of
 from federation.ends import AnyDelivery, Dialler, OnBlocked, Source091, Target091, closed
 from federation.forwarding import Forwarding
 from federation.hops import (
@@ -74,6 +75,7 @@ class Link:
         self._dialler = dialler
         self._local = local
         self._uri = ""
+        self._reached = ""  # the URI that connected last
         self._refusals: list[str] = []
         self._source: ExchangeSource | QueueSource | None = None  # of the last session
         what = f"{config.kind} '{config.name}' in vhost '{config.vhost}'"
@@ -101,7 +103,8 @@ class Link:
         config = self.config
         text = random.choice(config.uris)
         self._uri = without_credentials(text)
-        upstream = Upstream(config, parse_uri(text), self._uri, self._dialler)
+        reached = partial(self._note_reached, text)
+        upstream = Upstream(config, parse_uri(text), self._uri, self._dialler, reached)
         source: ExchangeSource | QueueSource
         if config.kind == EXCHANGE:
             source = ExchangeSource(upstream, self._local, self._refusals)
@@ -127,29 +130,56 @@ class Link:
         if self._source is not None:
             self._source.look(definitions_changed)
 
+    def _note_reached(self, text: str) -> None:
+        self._reached = text
+
     async def clean_up(self) -> None:
         """Delete what the link has made at the upstream, which it does not use any more."""
         config = self.config
-        if config.kind != EXCHANGE or not config.cleans_up:
-            return
-        text = random.choice(config.uris)
-        upstream = Upstream(config, parse_uri(text), "", self._dialler)
+        if config.kind == EXCHANGE and config.cleans_up:
+            await reached_one_of(config.uris, self._reached, self._delete_at)
+
+    async def _delete_at(self, text: str) -> None:
+        upstream = Upstream(self.config, parse_uri(text), "", self._dialler)
         connection = await upstream.connect()
         try:
             management = await connection.management()
-            name = upstream.queue_name(self._local.place(config.vhost))
+            name = self._buffer(upstream)
             for suffix in SUFFIXES:
                 await management.delete_exchange(f"{name} {suffix}")
             await management.delete_queue(name)
         finally:
             await closed(connection)
 
+    def _buffer(self, upstream: "Upstream") -> str:
+        return upstream.queue_name(self._local.place(self.config.vhost))
+
+    def left_over(self) -> str:
+        """What stays at the upstream when `clean_up` fails, for the log."""
+        config = self.config
+        upstream = Upstream(config, parse_uri(self._reached or config.uris[0]), "", self._dialler)
+        first, second = SUFFIXES
+        return (
+            f"upstream '{config.upstream}' of {config.kind} '{config.name}' in vhost "
+            f"'{config.vhost}': the queue '{self._buffer(upstream)}' and the exchanges of that "
+            f"name with ' {first}' and ' {second}' stay there"
+        )
+
 
 class Upstream:
     """The other side of a link."""
 
-    def __init__(self, config: LinkConfig, uri: Uri, shown: str, dialler: Dialler) -> None:
+    def __init__(
+        self,
+        config: LinkConfig,
+        uri: Uri,
+        shown: str,
+        dialler: Dialler,
+        reached: Callable[[], None] | None = None,
+    ) -> None:
+        """`reached` is called when a connection is open."""
         self.config = config
+        self._reached = reached
         self._uri = uri
         self._shown = shown
         self._dialler = dialler
@@ -169,6 +199,8 @@ class Upstream:
             self.vhost,
             str(properties.get("cluster_id", "")),
         )
+        if self._reached is not None:
+            self._reached()
         return connection
 
     def queue_name(self, here: Place) -> str:

@@ -16,18 +16,15 @@ from typing import Final, Protocol
 
 from msgspec import Struct
 
-from federation.ends import BATCH_MAX, AnyDelivery, SideFailed
+from federation.ends import BATCH_MAX, FAULTS, AnyDelivery, SideFailed
 from federation.forwarding import PAUSED, Forwarding
 from federation.lag import LOOK_S, Lag
 from federation.pacing import Pacing, Rates
-from federation.uris import BadUri
-from warren.client.errors import ClientError
 from warren.client.flag import Flag
 from warren.client.outcome import Outcome
 
 log = logging.getLogger("warren.federation")
 
-FAULTS: Final = (OSError, ClientError, SideFailed, BadUri)  # TimeoutError is an OSError
 DRAIN_S: Final = 5.0  # a pause waits so long for confirms of what was sent
 LOGGED_AGAIN: Final = 50  # of equal failures in a row, one line in so many
 

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("warren.federation")
 
 LOOK_S: Final = 0.1
-CLEAN_UP_S: Final = 10.0
+STOP_S: Final = 5.0  # what removed links delete at their upstreams may delay a stop by so much
 SHOVELS: Final = "shovels"  # questions to other nodes
 LINKS: Final = "federation-links"
 RESTART: Final = "restart-link"
@@ -108,7 +108,7 @@ class LinkService:
             self._owner.stop()
             for key in list(self._running):
                 self._end(key, for_good=False)
-            await asyncio.gather(*self._ending, return_exceptions=True)
+            await self._end_all()
 
     async def _follow(self, definitions_changed: bool) -> None:
         """Have links look at bindings, which are definitions, and at the demand for queues."""
@@ -335,18 +335,29 @@ class LinkService:
         """Wait for the end; a link that is gone for good takes along what it made upstream."""
         await asyncio.wait([running.task])
         from federation.link import Link
-        from federation.running import FAULTS, reason_of
 
         if for_good and isinstance(running.work, Link):
-            try:
-                async with asyncio.timeout(CLEAN_UP_S):
-                    await running.work.clean_up()
-            except FAULTS as error:
-                log.warning(
-                    "the queue of a removed federation link stays at upstream '%s': %s",
-                    running.work.config.upstream,
-                    reason_of(error),
-                )
+            await self._clean_up(running.work)
+
+    async def _clean_up(self, link: "Link") -> None:
+        from federation.ends import FAULTS
+        from federation.running import reason_of
+
+        text = "%s, because %s: delete them at the upstream, or it keeps messages for ever"
+        try:
+            await link.clean_up()
+        except FAULTS as error:
+            log.warning(text, link.left_over(), reason_of(error))
+        except asyncio.CancelledError:
+            log.warning(text, link.left_over(), "this node stops")
+            raise
+
+    async def _end_all(self) -> None:
+        if self._ending:
+            _, late = await asyncio.wait(self._ending, timeout=STOP_S)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
 
     def _done(self, key: str, task: "asyncio.Task[None]") -> None:
         """A shovel that has moved all that it was to move deletes itself."""

@@ -108,6 +108,43 @@ def test_what_is_published_while_the_link_is_down_arrives_once_it_is_back(
     eventually(lambda: down.depth("q") == 60)
 
 
+def test_link_that_is_removed_is_cleaned_up_whatever_uris_are_dead(
+    sides: tuple[Cluster, Cluster],
+) -> None:
+    """The list names one broker that answers, and several that do not."""
+    down, up = sides
+    dead = [f"amqp://127.0.0.1:{port}" for port in range(1, 8)]
+    down.bound("q", "news", "#")
+    down.bound("p", "more", "#")
+    value = {"uri": [*dead, up.url], "reconnect-delay": 0}
+    down.api.put("/parameters/federation-upstream/%2F/origin", {"value": value})
+    down.federate("^(news|more)$", "exchanges")
+    down.await_links(2)
+    assert len(up.api.get("/queues")) == 2
+    down.api.delete("/parameters/federation-upstream/%2F/origin")
+    eventually(lambda: up.api.get("/queues") == [])
+    assert not [each for each in up.api.get("/exchanges") if "federation:" in each["name"]]
+
+
+def test_what_a_removed_link_leaves_at_its_upstream_is_logged(
+    sides: tuple[Cluster, Cluster],
+) -> None:
+    down, up = sides
+    down.bound("q", "news", "#")
+    down.upstream("origin", up.url)
+    down.federate("^news$", "exchanges")
+    down.await_links()
+    up.close()
+    up.node.kill9()
+    down.api.delete("/parameters/federation-upstream/%2F/origin")
+    text = (
+        "upstream 'origin' of exchange 'news' in vhost '/': the queue 'federation: news -> down' "
+        "and the exchanges of that name with ' A' and ' B' stay there"
+    )
+    eventually(lambda: text in down.node.log())
+    up.node.start()
+
+
 # (exchange, max-hops, upstreams of each cluster by place, messages of 1 that each cluster gets)
 TRIANGLE, RING = ((1, 2), (0, 2), (0, 1)), ((2,), (0,), (1,))
 SHAPES = [
