@@ -12,12 +12,14 @@ from typing import Final
 from msgspec import Struct
 
 from federation.shovel_parameters import SourceEnd, TargetEnd
-from federation.uris import BadUri, Uri
+from federation.uris import NO_NAME, SERVER_NAME, BadUri, Uri, check_options
 from warren import client
 from warren.client import amqp091
+from warren.client.dialling import socket_dial
 from warren.client.errors import ClientError, RequestFailed
 from warren.client.outcome import Outcome
 from warren.client.sockets import Dial
+from warren.client.url import parse_url
 from warren.wire.amqp091.client import ClientLimits
 
 NOT_FOUND: Final = 404
@@ -53,9 +55,17 @@ class Dialler(Struct, frozen=True):
             timeout_s=timeout_of(uri),
             limits=ClientLimits(heartbeat_s=heartbeat_s),
             on_blocked=on_blocked,
-            tls=tls_of(uri) if uri.tls and not uri.is_local else None,
-            dial=self.local(not uri.user) if uri.is_local else None,
+            dial=self.local(not uri.user) if uri.is_local else dial_of(uri),
+            mechanisms=() if uri.is_local else uri.mechanisms,
         )
+
+
+def dial_of(uri: Uri) -> Dial:
+    """The way to the broker of a URI with a host. BadUri: an option makes no sense."""
+    check_options(uri)
+    name = uri.query.get(SERVER_NAME)
+    tls = tls_of(uri) if uri.tls else None
+    return socket_dial(parse_url(uri.dialled("")), tls, "" if name == NO_NAME else name)
 
 
 def timeout_of(uri: Uri) -> float:
@@ -65,13 +75,16 @@ def timeout_of(uri: Uri) -> float:
 
 
 def tls_of(uri: Uri) -> ssl.SSLContext:
-    """RabbitMQ's parameters: cacertfile, certfile, keyfile, verify, server_name_indication."""
+    """RabbitMQ's parameters: cacertfile, certfile, keyfile, verify; and of server_name_indication
+    that `disable` verifies no name. The caller sends the name."""
     query = uri.query
     try:
         context = ssl.create_default_context(cafile=query.get("cacertfile"))
         if query.get("verify") == "verify_none":
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
+        if query.get(SERVER_NAME) == NO_NAME:
+            context.check_hostname = False
         if "certfile" in query:
             context.load_cert_chain(query["certfile"], query.get("keyfile"))
     except (OSError, ssl.SSLError) as error:

@@ -9,8 +9,8 @@ from federation.ends import (
     Rewrite,
     SideFailed,
     closed,
+    dial_of,
     timeout_of,
-    tls_of,
 )
 from federation.shovel_parameters import SourceEnd, TargetEnd
 from federation.uris import Uri
@@ -34,10 +34,10 @@ async def connect(
         uri.dialled(vhost),
         container_id=name,
         timeout_s=timeout_of(uri),
-        tls=tls_of(uri) if uri.tls and not uri.is_local else None,
         limits=limits_of(prefetch),
-        dial=local(False) if uri.is_local else None,
+        dial=local(False) if uri.is_local else dial_of(uri),
         follow=None,
+        mechanisms=() if uri.is_local else uri.mechanisms,
     )
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from federation.uris import SEALED, BadUri, obscured, parse_uri
+from federation.uris import SEALED, BadUri, Uri, check_options, obscured, parse_uri
 from queues.definitions.arguments import brief_term, cut
 
 Check = Callable[[str, object], str | None]  # name of the key, its value: the fault
@@ -73,18 +73,35 @@ def one_of(*words: str) -> Check:
 
 def uri(key: str, value: object) -> str | None:
     """One URI, or a list of them."""
+    return _uris(key, value, check_options)
+
+
+def stored_uri(key: str, value: object) -> str | None:
+    """The same; options without sense are errors of the link that uses them."""
+    return _uris(key, value, lambda uri: None)
+
+
+def as_stored(spec: Spec) -> Spec:
+    """The spec for a value that was stored, maybe by an earlier version."""
+    return {
+        key: (stored_uri if check is uri else check, is_mandatory)
+        for key, (check, is_mandatory) in spec.items()
+    }
+
+
+def _uris(key: str, value: object, check: Callable[[Uri], None]) -> str | None:
     if isinstance(value, list) and value:
-        return next((fault for each in value if (fault := _one_uri(key, each))), None)
-    return _one_uri(key, value)
+        return next((fault for each in value if (fault := _one_uri(key, each, check))), None)
+    return _one_uri(key, value, check)
 
 
-def _one_uri(key: str, value: object) -> str | None:
+def _one_uri(key: str, value: object, check: Callable[[Uri], None]) -> str | None:
     if not isinstance(value, str):
         return f"{key} should be binary, actually was {brief_term(value)}"
     if value.startswith(SEALED):
         return None
     try:
-        parse_uri(value)
+        check(parse_uri(value))
     except BadUri as error:
         return f'"{cut(obscured(value))}" not a valid URI: {error}'
     return None

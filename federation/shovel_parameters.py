@@ -1,6 +1,6 @@
 """The runtime parameter `shovel`: RabbitMQ's keys, defaults and error texts."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -11,6 +11,7 @@ from federation.parameter_checks import (
     MANDATORY,
     OPTIONAL,
     Spec,
+    as_stored,
     boolean,
     faults_of,
     number,
@@ -166,6 +167,15 @@ _TARGET: Final[Mapping[str, Spec]] = {
 
 def shovel_faults(name: str, value: object) -> list[str]:
     """What is wrong with a shovel's value; []: it can be set."""
+    return _faults(name, value, lambda spec: spec)
+
+
+def stored_shovel_faults(name: str, value: object) -> list[str]:
+    """The same of a stored value; options of its URIs are errors of the shovel."""
+    return _faults(name, value, as_stored)
+
+
+def _faults(name: str, value: object, adapted: Callable[[Spec], Spec]) -> list[str]:
     if not isinstance(value, dict):
         return [f"{name} should be a JSON object, actually was {brief_term(value)}"]
     source, target = _protocol(value, "src-protocol"), _protocol(value, "dest-protocol")
@@ -178,7 +188,7 @@ def shovel_faults(name: str, value: object) -> list[str]:
         **_SOURCE[AMQP_10 if source == AMQP_10 else AMQP_091],
         **_TARGET[AMQP_10 if target == AMQP_10 else AMQP_091],
     }
-    return found + faults_of(name, spec, value)
+    return found + faults_of(name, adapted(spec), value)
 
 
 def _queue_or_exchange_faults(value: Mapping[str, object]) -> list[str]:

@@ -11,6 +11,7 @@ from federation.parameter_checks import (
     MANDATORY,
     OPTIONAL,
     Spec,
+    as_stored,
     boolean,
     faults_of,
     number,
@@ -104,6 +105,13 @@ def upstream_faults(name: str, value: object) -> list[str]:
     if not isinstance(value, dict):
         return [f"{name} should be a JSON object, actually was {brief_term(value)}"]
     return faults_of(name, _UPSTREAM, value)
+
+
+def stored_upstream_faults(name: str, value: object) -> list[str]:
+    """The same of a stored value; options of its URIs are errors of its links."""
+    if not isinstance(value, dict):
+        return upstream_faults(name, value)
+    return faults_of(name, as_stored(_UPSTREAM), value)
 
 
 def upstream_set_faults(name: str, value: object) -> list[str]:

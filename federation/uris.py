@@ -9,6 +9,7 @@ the node's own broker (RabbitMQ's direct connection). A stored URI with a passwo
 import base64
 import hashlib
 import hmac
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
@@ -19,6 +20,11 @@ SEALED: Final = "encrypted:"
 HIDDEN: Final = "***"
 NONCE_BYTES: Final = 16
 TAG_BYTES: Final = 32
+MECHANISM: Final = "auth_mechanism"  # may be there several times
+MECHANISMS: Final = {"plain": "PLAIN", "amqplain": "AMQPLAIN", "external": "EXTERNAL"}
+SERVER_NAME: Final = "server_name_indication"
+NO_NAME: Final = "disable"  # in its place: no name is sent and none is verified
+HOST_NAME: Final = re.compile(r"(?=.{1,253}$)[0-9A-Za-z_-]{1,63}(\.[0-9A-Za-z_-]{1,63})*\.?")
 
 
 class BadUri(Exception):
@@ -36,6 +42,7 @@ class Uri:
     password: str = field(repr=False)
     vhost: str | None
     query: dict[str, str] = field(default_factory=dict)
+    mechanisms: tuple[str, ...] = ()  # the first one that the broker offers logs in; (): any
 
     @property
     def is_local(self) -> bool:
@@ -61,7 +68,8 @@ def parse_uri(text: str) -> Uri:
         port = parts.port or PORTS[parts.scheme]
     except ValueError:
         raise BadUri("{port_requires_integer,...}") from None
-    query = dict(parse_qsl(parts.query))
+    options = parse_qsl(parts.query)
+    query = dict(options)
     heartbeat = query.get("heartbeat", "0")
     if not heartbeat.isdecimal():
         raise BadUri(f'{{not_an_integer,"{heartbeat[:40]}"}}')
@@ -74,7 +82,26 @@ def parse_uri(text: str) -> Uri:
         unquote(parts.password or ""),
         (unquote(path) or "/") if parts.path else None,
         query,
+        tuple(_mechanism(value) for key, value in options if key == MECHANISM),
     )
+
+
+def _mechanism(value: str) -> str:
+    """Its name in SASL; RabbitMQ's option may name the module of its client. What is not known
+    stays as it is."""
+    return MECHANISMS.get(value.removeprefix("amqp_auth_mechanisms:"), value)
+
+
+def check_options(uri: Uri) -> None:
+    """BadUri: a mechanism is not known, or the name to verify is none. A URI that an earlier
+    version has stored may be so: it is refused when it is set and when it is used."""
+    for each in uri.mechanisms:
+        if each not in MECHANISMS.values():
+            allowed = ", ".join(MECHANISMS)
+            raise BadUri(f'{{unknown_mechanism,"{each[:40]}"}}: allowed: {allowed}')
+    name = uri.query.get(SERVER_NAME)
+    if name is not None and not HOST_NAME.fullmatch(name):
+        raise BadUri(f'{{invalid_ssl_parameter,{SERVER_NAME},"{name[:40]}"}}')
 
 
 def _split(text: str) -> SplitResult:

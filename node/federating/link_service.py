@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 
-from federation.shovel_parameters import ShovelConfig, shovel_config, shovel_faults
+from federation.shovel_parameters import ShovelConfig, shovel_config, stored_shovel_faults
 from federation.upstreams import QUEUE, LinkConfig
 from federation.uris import BadUri, SecretBox
 from node.federating.link_events import tell_link, tell_shovel
@@ -300,7 +300,7 @@ class LinkService:
         except BadUri as error:
             self._warn(parameter, str(error))
             return None
-        faults = shovel_faults(parameter.name, value)
+        faults = stored_shovel_faults(parameter.name, value)
         if faults:
             self._warn(parameter, "; ".join(faults))
             return None

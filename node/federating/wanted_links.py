@@ -18,7 +18,7 @@ from federation.upstreams import (
     LinkConfig,
     link_config,
     meant,
-    upstream_faults,
+    stored_upstream_faults,
     upstream_set_faults,
 )
 from federation.uris import BadUri, SecretBox
@@ -58,7 +58,7 @@ def wanted_links(
     for vhost in metadata.vhosts.values():
         if not any(component == UPSTREAM for component, _ in vhost.parameters):
             continue
-        upstreams = dict(_values(vhost, UPSTREAM, box(), warn, upstream_faults))
+        upstreams = dict(_values(vhost, UPSTREAM, box(), warn, stored_upstream_faults))
         if upstreams and is_federated(vhost):
             sets = dict(_values(vhost, UPSTREAM_SET, box(), warn, upstream_set_faults))
             for each in _links(vhost, _tables(upstreams), sets):

@@ -297,6 +297,11 @@ def test_a_cluster_is_emptied_into_another_one_under_running_consumers(
         ("federation-upstream", {"uri": "http://h"}, '"http://h" not a valid URI'),
         (
             "federation-upstream",
+            {"uri": ["amqp://h", "amqp://u:p@h?auth_mechanism=x"]},
+            '"amqp://u:***@h?auth_mechanism=x" not a valid URI: {unknown_mechanism,"x"}',
+        ),
+        (
+            "federation-upstream",
             {"uri": "amqp://", "ack-mode": "x"},
             "ack-mode should be one of ['no-ack','on-publish','on-confirm']",
         ),
@@ -345,6 +350,20 @@ def test_links_that_fail_say_why_without_passwords(sides: tuple[Cluster, Cluster
     assert "hush" not in shown
     lines = [each for each in down.node.log().splitlines() if "failed and is restarted" in each]
     assert len(lines) <= 2 * len(uris), "a line for each try"
+
+
+def test_link_uses_the_mechanism_of_its_uri(sides: tuple[Cluster, Cluster]) -> None:
+    down, up = sides
+    down.bound("q", "news", "#")
+    down.upstream("origin", f"{up.url}?auth_mechanism=amqplain")
+    down.federate("^news$", "exchanges")
+    down.await_links()
+    up.close()
+
+    def mechanisms() -> list[str]:
+        return [row["auth_mechanism"] for row in up.api.get("/connections")]
+
+    eventually(lambda: mechanisms() == ["AMQPLAIN"], mechanisms)
 
 
 def test_down_lists_the_links_that_neither_run_nor_start(

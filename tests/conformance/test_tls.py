@@ -22,6 +22,9 @@ from proton.utils import BlockingConnection
 
 import warren.client
 import warren.client.amqp091
+from federation import ends_amqp10
+from federation.ends import Dialler
+from federation.uris import parse_uri
 from tests.conformance.broker import GUEST
 from tests.conformance.raw import (
     CLOSE,
@@ -403,3 +406,29 @@ def test_files_that_cannot_be_used_end_the_start(place: Place) -> None:
             node.start()
     finally:
         node.close()
+
+
+@pytest.mark.parametrize("protocol", ["0-9-1", "1.0"])
+def test_link_logs_in_by_its_certificate_when_its_uri_says_so(place: Place, protocol: str) -> None:
+    folder = place.authority.folder
+    uri = parse_uri(
+        f"amqps://guest:guest@{LOOPBACK}:{place.amqps}?cacertfile={place.authority.cafile}"
+        f"&certfile={folder / 'orders.pem'}&keyfile={folder / 'orders.key'}"
+        "&server_name_indication=localhost&auth_mechanism=external"
+    )
+
+    def no_local(is_internal: bool) -> Any:
+        raise AssertionError("the URI names a host")
+
+    async def story() -> None:
+        connection: Any
+        if protocol == "1.0":
+            connection = await ends_amqp10.connect(uri, "/", "by-certificate", no_local)
+        else:
+            connection = await Dialler(no_local).connect(uri, "/", "by-certificate")
+        status, rows = await asyncio.to_thread(place.ask, "connections")
+        assert status == 200
+        assert ("orders", "EXTERNAL") in [(row["user"], row["auth_mechanism"]) for row in rows]
+        await connection.close()
+
+    asyncio.run(story())

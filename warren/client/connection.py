@@ -5,6 +5,7 @@ Everything runs on one event loop. Waits have deadlines (`timeout_s`, 10 s unles
 
 import ssl
 import uuid
+from collections.abc import Sequence
 from typing import Final, cast
 
 from warren.client.consumer import Consumer
@@ -57,6 +58,7 @@ async def connect(
     tls: ssl.SSLContext | None = None,
     dial: Dial | None = None,
     follow: Follow | None = FOLLOW,
+    mechanisms: Sequence[str] = (),
 ) -> "Connection":
     """Connect and log in. OSError, TimeoutError, LoginFailed or PeerError if that fails.
 
@@ -65,6 +67,8 @@ async def connect(
     `reconnect`: a connection that is lost later is reopened, for as long as it takes. `dial`:
     another way to the broker than a socket. `follow`: links move to the leaders of their queues,
     over connections of their own (`warren.client.following`); None: they stay on this one.
+    `mechanisms`: PLAIN, EXTERNAL and ANONYMOUS, the first one that the broker offers logs in; none:
+    see `warren.client.url`.
     """
     where = parse_url(url)
     connection = Connection(
@@ -74,6 +78,7 @@ async def connect(
         timeout_s,
         limits or Limits(max_link_credit=0, max_queue_credit=0),
         dial or socket_dial(where, tls),
+        mechanisms,
     )
     if follow is not None and (dial is None or follow.dial is not None):
         connection.follow(follow, tls)
@@ -92,8 +97,10 @@ class Connection(Dialled[Line]):
         timeout_s: float,
         limits: Limits,
         dial: Dial,
+        mechanisms: Sequence[str] = (),
     ) -> None:
         super().__init__(url, backoff, timeout_s, dial)
+        self._mechanisms = tuple(mechanisms)
         self._container_id = container_id
         self._limits = limits
         self.detaching: set[LinkHandle] = set()  # closed here, and the broker has not answered
@@ -227,7 +234,15 @@ class Connection(Dialled[Line]):
 
         async def open_to(url: BrokerUrl) -> Connection:
             dial = socket_dial(url, tls) if follow.dial is None else follow.dial(url)
-            other = Connection(url, self._container_id, None, self.timeout_s, self._limits, dial)
+            other = Connection(
+                url,
+                self._container_id,
+                None,
+                self.timeout_s,
+                self._limits,
+                dial,
+                self._mechanisms,
+            )
             other.following = self.following
             other.heir = self
             await other._dial()
@@ -356,16 +371,18 @@ class Connection(Dialled[Line]):
     def _login(self, mechanisms: list[str]) -> None:
         line, url = self._line, self.url
         assert line is not None
-        if url.user and "PLAIN" in mechanisms:
-            response = f"\0{url.user}\0{url.password}".encode()
-            line.core.login("PLAIN", response, url.hostname)
-        elif not url.user and url.tls and "EXTERNAL" in mechanisms:
-            line.core.login("EXTERNAL", b"", url.hostname)  # By the certificate.
-        elif not url.user and "ANONYMOUS" in mechanisms:
-            line.core.login("ANONYMOUS", b"anonymous", url.hostname)
-        else:
-            text = f"no mechanism fits: the broker offers {mechanisms}"
-            self._fail_opening(LoginFailed(text))
+        responses = {"EXTERNAL": b"", "ANONYMOUS": b"anonymous"}  # EXTERNAL: by the certificate.
+        if url.user:
+            responses["PLAIN"] = f"\0{url.user}\0{url.password}".encode()
+        by_certificate = ("EXTERNAL",) if url.tls else ()
+        usual = ("PLAIN",) if url.user else (*by_certificate, "ANONYMOUS")
+        for mechanism in self._mechanisms or usual:
+            if mechanism in mechanisms and mechanism in responses:
+                line.core.login(mechanism, responses[mechanism], url.hostname)
+                return
+        wanted = ", ".join(self._mechanisms or usual)
+        text = f"no mechanism fits: {wanted}: the broker offers {mechanisms}"
+        self._fail_opening(LoginFailed(text))
 
     def _link_over(self, handle: LinkHandle, error: ClientError) -> None:
         """A link ends; its session goes with the last of them."""

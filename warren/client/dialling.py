@@ -75,13 +75,17 @@ class Redial:
 
 
 def socket_dial(
-    url: BrokerUrl, tls: ssl.SSLContext | None
+    url: BrokerUrl, tls: ssl.SSLContext | None, server_name: str | None = None
 ) -> Callable[[asyncio.Protocol], Awaitable[None]]:
-    """The way to the broker at that address."""
+    """The way to the broker at that address. `server_name` is sent and verified over TLS in place
+    of the host; "": no name is sent, and `tls` must not check one."""
 
     async def dial(line: asyncio.Protocol) -> None:
         context = (tls or ssl.create_default_context()) if url.tls else None
+        name = server_name if url.tls else None
         loop = asyncio.get_running_loop()
-        await loop.create_connection(lambda: line, url.host, url.port, ssl=context)
+        await loop.create_connection(
+            lambda: line, url.host, url.port, ssl=context, server_hostname=name
+        )
 
     return dial

@@ -2,7 +2,16 @@
 
 import pytest
 
-from federation.uris import BadUri, SecretBox, obscured, parse_uri, without_credentials
+from federation.shovel_parameters import shovel_faults, stored_shovel_faults
+from federation.upstreams import stored_upstream_faults, upstream_faults
+from federation.uris import (
+    BadUri,
+    SecretBox,
+    check_options,
+    obscured,
+    parse_uri,
+    without_credentials,
+)
 from node.federating.stored_uris import opened, sealed, shown
 
 NONCE = bytes(range(16))
@@ -69,3 +78,42 @@ def test_a_value_that_was_shown_is_stored_as_it_was() -> None:
     assert sealed(shown(stored, box), box, stored) == stored
     assert sealed(value, box, stored) == stored
     assert sealed(stored, box) == stored
+
+
+@pytest.mark.parametrize(
+    ("query", "mechanisms"),
+    [
+        ("", ()),
+        ("?auth_mechanism=plain", ("PLAIN",)),
+        ("?auth_mechanism=PLAIN", ("PLAIN",)),
+        ("?auth_mechanism=external&auth_mechanism=amqplain", ("EXTERNAL", "AMQPLAIN")),
+        ("?auth_mechanism=amqp_auth_mechanisms:plain", ("PLAIN",)),
+    ],
+)
+def test_mechanisms_of_a_uri_are_tried_in_their_order(
+    query: str, mechanisms: tuple[str, ...]
+) -> None:
+    assert parse_uri(f"amqp://host{query}").mechanisms == mechanisms
+
+
+@pytest.mark.parametrize(
+    ("option", "text"),
+    [
+        ("auth_mechanism=nonsense", '{unknown_mechanism,"nonsense"}: allowed: plain, amqplain'),
+        ("server_name_indication=.x", '{invalid_ssl_parameter,server_name_indication,".x"}'),
+        ("server_name_indication=a%20b", '{invalid_ssl_parameter,server_name_indication,"a b"}'),
+    ],
+)
+def test_option_without_sense_is_refused_when_it_is_set_and_kept_when_it_is_stored(
+    option: str, text: str
+) -> None:
+    value = {"uri": ["amqp://host", f"amqp://host?{option}"]}
+    (fault,) = upstream_faults("up", value)
+    assert text in fault
+    assert stored_upstream_faults("up", value) == []
+    shovel = {"src-uri": f"amqp://host?{option}", "src-queue": "q", "dest-uri": "amqp://"}
+    (fault,) = shovel_faults("shovel", shovel)
+    assert text in fault
+    assert stored_shovel_faults("shovel", shovel) == []
+    with pytest.raises(BadUri):
+        check_options(parse_uri(f"amqp://host?{option}"))

@@ -5,7 +5,7 @@ Everything runs on one event loop. Waits have deadlines (`timeout_s`, 10 s unles
 
 import ssl
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from warren.client.amqp091.channel import ChannelHandle, unasked
@@ -29,6 +29,7 @@ from warren.wire.amqp091.client_events import (
     StartRequested,
 )
 from warren.wire.amqp091.events import Called, Ended, Failed, Settles
+from warren.wire.amqp091.fields import encode_table
 from warren.wire.amqp091.methods import (
     BasicCancel,
     ChannelFlow,
@@ -62,6 +63,7 @@ async def connect(
     on_blocked: OnBlocked | None = None,
     tls: ssl.SSLContext | None = None,
     dial: Dial | None = None,
+    mechanisms: Sequence[str] = (),
 ) -> "Connection":
     """Connect and log in. OSError, TimeoutError, LoginFailed or ReplyError if that fails.
 
@@ -69,7 +71,8 @@ async def connect(
 
     `name`: shown by the broker. `reconnect`: a connection that is lost later is reopened, for as
     long as it takes. `on_blocked`: told when the broker stops taking messages, and when it goes
-    on. `dial`: another way to the broker than a socket.
+    on. `dial`: another way to the broker than a socket. `mechanisms`: PLAIN, AMQPLAIN and EXTERNAL,
+    the first one that the broker offers logs in; none: see `warren.client.url`.
     """
     where = parse_url(url)
     connection = Connection(
@@ -80,6 +83,7 @@ async def connect(
         limits or ClientLimits(),
         on_blocked,
         dial or socket_dial(where, tls),
+        mechanisms,
     )
     await connection._dial()
     return connection
@@ -97,8 +101,11 @@ class Connection(Dialled[Line]):
         limits: ClientLimits,
         on_blocked: OnBlocked | None,
         dial: Dial,
+        mechanisms: Sequence[str] = (),
     ) -> None:
         super().__init__(url, backoff, timeout_s, dial)
+        by_certificate = ("EXTERNAL",) if url.tls and not url.user else ()
+        self._mechanisms = tuple(mechanisms) or (*by_certificate, "PLAIN")
         self.blocked: str | None = None  # why the broker takes no messages
         self._name = name
         self._limits = limits
@@ -337,11 +344,10 @@ class Connection(Dialled[Line]):
         self.server_properties = start.server_properties
         line, url = self._line, self.url
         assert line is not None
-        user, password = (url.user, url.password) if url.user else ("guest", "guest")
-        by_certificate = not url.user and url.tls and "EXTERNAL" in start.mechanisms
-        mechanism = "EXTERNAL" if by_certificate else "PLAIN"
-        if mechanism not in start.mechanisms:
-            text = f"no mechanism fits: the broker offers {start.mechanisms}"
+        mechanism = next((each for each in self._mechanisms if each in start.mechanisms), None)
+        if mechanism is None:
+            wanted = ", ".join(self._mechanisms)
+            text = f"no mechanism fits: {wanted}: the broker offers {start.mechanisms}"
             self._fail_opening(LoginFailed(text))
             return
         self._logged_in = True
@@ -351,11 +357,20 @@ class Connection(Dialled[Line]):
         }
         if self._name:
             properties["connection_name"] = self._name
-        response = b"" if by_certificate else f"\0{user}\0{password}".encode()
-        line.core.login(mechanism, response, url.vhost or "/", properties)
+        line.core.login(mechanism, _response(mechanism, url), url.vhost or "/", properties)
 
     def _closed_error(self, event: Closed) -> ClientError:
         refused = self._opening is not None and event.reply_code == ACCESS_REFUSED
         if refused and "Login was refused" in event.reply_text:
             return LoginFailed(event.reply_text)
         return ReplyError(event.reply_code, event.reply_text)
+
+
+def _response(mechanism: str, url: BrokerUrl) -> bytes:
+    """What logs in by that mechanism; as guest if the URL names no user."""
+    if mechanism == "EXTERNAL":
+        return b""
+    user, password = (url.user, url.password) if url.user else ("guest", "guest")
+    if mechanism == "AMQPLAIN":
+        return encode_table({"LOGIN": user, "PASSWORD": password})[4:]  # Without its length.
+    return f"\0{user}\0{password}".encode()
