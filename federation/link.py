@@ -39,6 +39,9 @@ from warren.wire.amqp091.properties import BasicProperties, decode_properties
 PURPOSE: Final[Mapping[str, object]] = {"x-internal-purpose": "federation"}
 FANOUT: Final = "fanout"
 RECEIVED_FROM_KEY: Final = RECEIVED_FROM.encode()
+FEDERATED_KEY: Final = "x-federated-routing-key"  # header: the key that a queue link replaced
+FEDERATED_KEY_BYTES: Final = FEDERATED_KEY.encode()
+ENTRIES_MAX: Final = 256  # routing keys whose headers are kept encoded
 UNKNOWN_TYPE: Final = "unknown exchange type"
 PRIORITY: Final = -1  # of consumers at the upstream: its own consumers come first
 NOT_FOUND: Final = 404
@@ -184,7 +187,7 @@ class Upstream:
         self._shown = shown
         self._dialler = dialler
         self.place = Place("", self.vhost)
-        self._entries: tuple[bytes, bytes] | None = None  # of headers; by redelivered
+        self._entries: dict[str | None, tuple[bytes, bytes]] = {}  # of headers; see `_entry`
 
     @property
     def vhost(self) -> str:
@@ -212,22 +215,33 @@ class Upstream:
         hop: dict[str, object] = {"uri": self._shown, self.config.kind: self.config.remote}
         return received_from(headers, hop, redelivered, self.place)
 
-    def quickly(self, content: bytes, exchange: str, key: bytes | None, bits: int) -> bytes | None:
+    def quickly(
+        self, content: bytes, exchange: str, key: bytes | None, bits: int, replaced: str | None
+    ) -> bytes | None:
         """The message for this cluster, if it passes its first link and only has to say so; None:
-        its properties must be looked at."""
+        its properties must be looked at. `replaced`: the routing key that a header is to keep."""
         config = self.config
         if config.marks_ids or config.max_hops < 1:
             return None
-        if self._entries is None:
-            self._entries = (self._entry(False), self._entry(True))
-        plain, again = self._entries
+        if replaced is not None and FEDERATED_KEY_BYTES in content:
+            return None
+        entries = self._entries.get(replaced)
+        if entries is None:
+            if len(self._entries) >= ENTRIES_MAX:
+                self._entries.clear()
+            entries = self._entry(False, replaced), self._entry(True, replaced)
+            self._entries[replaced] = entries
+        plain, again = entries
         return forwarded(
             content, exchange, key, plain, again, RECEIVED_FROM_KEY, config.trust_user_id, bits
         )
 
-    def _entry(self, redelivered: bool) -> bytes:
-        """The header of a message that comes from its publisher, encoded."""
-        return encode_table({RECEIVED_FROM: self._hops({}, redelivered)})[4:]
+    def _entry(self, redelivered: bool, replaced: str | None) -> bytes:
+        """The headers that a message gets which comes from its publisher, encoded."""
+        headers: dict[str, object] = {RECEIVED_FROM: self._hops({}, redelivered)}
+        if replaced is not None:
+            headers[FEDERATED_KEY] = replaced
+        return encode_table(headers)[4:]
 
     def prepare(
         self, delivery: amqp091.Delivery, properties: BasicProperties, headers: dict[str, object]
@@ -382,7 +396,7 @@ class ExchangeSource:
         """The message for the exchange here; None: it has been here, or has come far enough."""
         assert isinstance(delivery, amqp091.Delivery)
         content = delivery.content
-        found = self._upstream.quickly(content, self._config.name, None, 0)
+        found = self._upstream.quickly(content, self._config.name, None, 0, None)
         if found is not None:
             return found
         encoded, body = content_parts(content, 0, len(content))
@@ -461,13 +475,17 @@ class QueueSource:
     def rewritten(self, delivery: AnyDelivery) -> bytes | None:
         """The message for the queue here."""
         assert isinstance(delivery, amqp091.Delivery)
-        content, key = delivery.content, self._config.name.encode()
-        found = self._upstream.quickly(content, "", key, 1)
+        config, content = self._config, delivery.content
+        key, original = config.name.encode(), delivery.routing_key
+        replaced = original if config.keeps_key and original != config.name else None
+        found = self._upstream.quickly(content, "", key, 1, replaced)
         if found is not None:
             return found
         encoded, body = content_parts(content, 0, len(content))
         properties = decode_properties(encoded)
         headers = dict(properties.headers or {})
+        if replaced is not None:
+            headers.setdefault(FEDERATED_KEY, replaced)
         self._upstream.prepare(delivery, properties, headers)
         return build("", key, properties.encode(), body, bits=1)
 

@@ -48,6 +48,7 @@ _SHARED: Final[Spec] = {
     "resource-cleanup-mode": (one_of("default", "never"), OPTIONAL),
     "queue-type": (one_of("classic", "quorum"), OPTIONAL),
     "federation-dedup": (boolean, OPTIONAL),
+    "federated-routing-key": (boolean, OPTIONAL),
     "ha-policy": (text, OPTIONAL),
     "bind-nowait": (boolean, OPTIONAL),
     "channel-use-mode": (one_of("multiple", "single"), OPTIONAL),
@@ -85,6 +86,7 @@ class LinkConfig:
     auto_delete: bool
     arguments: bytes  # of the downstream exchange or queue, encoded
     rates: Rates = NO_RATES
+    keeps_key: bool = True  # a queue link: the routing key that it replaces, in a header
     marks_ids: bool = False  # so that queues here leave out what they have had
 
     @property
@@ -192,6 +194,7 @@ def link_config(
         auto_delete=auto_delete,
         arguments=arguments,
         rates=rates_of(value),
+        keeps_key=value.get("federated-routing-key") is not False,
         marks_ids=marks_ids,
     )
 
