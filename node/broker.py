@@ -234,6 +234,7 @@ class Broker:
             self.observers,
             RingKeeper(self).changed,
             lambda queue: self._in_service and queue.node == self.node_name,
+            self.operating.reconciling.definitions_changed,
         )
 
     def _make_client_limits(self, elsewhere: Elsewhere) -> ClientLimits:

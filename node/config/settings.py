@@ -276,7 +276,8 @@ class ReconciliationSection(Section, frozen=True, kw_only=True):
     auto_remove: bool = True
     # Milliseconds between two checks of all queues.
     interval: Annotated[int, Meta(ge=1000)] = 3_600_000
-    # Milliseconds to a check after a node has come or gone.
+    # Milliseconds to a check after a node has come or gone, a policy has changed, or a queue was
+    # declared with fewer members than it is to have.
     trigger_interval: Annotated[int, Meta(ge=100)] = 10_000
     # How many members each queue is to have; 0: what it was declared with.
     target_group_size: Annotated[int, Meta(ge=0, le=255)] = 0

@@ -45,9 +45,11 @@ class ChangeFollower:
         observers: Observers,
         changed: Callable[[], None],
         counts: Callable[[Queue], bool],
+        reconcile: Callable[[Sequence[Change]], None],
     ) -> None:
         """`changed`: called behind all changes. `counts`: whether this node counts a queue that is
-        created or deleted now."""
+        created or deleted now. `reconcile`: gets the changes behind which queues may want other
+        members."""
         self.churn = QueueChurn()
         self._metadata = metadata
         self._routers = routers
@@ -60,6 +62,7 @@ class ChangeFollower:
         self._observers = observers
         self._changed = changed
         self._counts = counts
+        self._reconcile = reconcile
         self._removed_ready: dict[int, int] = {}
 
     def load(self) -> None:
@@ -81,6 +84,7 @@ class ChangeFollower:
         self._observers.carried(changes)
         self._changed()
         self._policies.go_on()
+        self._reconcile(changes)
         ready, self._removed_ready = self._removed_ready, {}
         return ready
 

@@ -8,7 +8,8 @@ group's configuration is what the definitions say, except for members that join 
 forgotten or is taken for dead. A node that is only down keeps its members for
 `dead_after_s`; after that they are replaced where there is another node for them. When nodes become
 members of the cluster, or none any more, queues are looked at with every tick for a while: a disk
-that was lost is replaced before a second one is.
+that was lost is replaced before a second one is. A changed policy triggers a round too, and a queue
+that is declared with fewer members than its target is looked at: both after `trigger_interval_ms`.
 
 Rebalancing: the node that holds the job (`Coordination`, or, where that does not run, the leader of
 the definitions) spreads the leaders some time after a node has come or come back, MOVES_A_MINUTE at
@@ -20,7 +21,7 @@ Told the time by `tick`, about once a second; looks at QUEUES_A_TICK queues at m
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
@@ -32,9 +33,11 @@ from node.cluster.queues.cluster_snapshot import Chosen, ClusterSnapshot, is_quo
 from node.cluster.queues.log_groups import GroupRow, Groups
 from node.cluster.queues.placing import initial_size
 from node.events.logs import ids_of
-from queues.definitions.broker_objects import Queue, Uid
+from queues.definitions.broker_objects import Parameter, Policy, Queue, Uid
 from queues.definitions.metadata.commands import SetQueueMembers
+from queues.definitions.metadata.outcomes import Added, Change
 from queues.definitions.queue_arguments import QUORUM, queue_type
+from queues.definitions.standby import STANDBY
 from queues.placement.leader_traffic import AUTO, mode_of
 from queues.placement.queue_placement import CLIENT_LOCAL, QUEUES_COUNTED_MAX
 from queues.placement.regrouping import rebalance, reconciled
@@ -130,9 +133,13 @@ class Reconciling:
         self.absences = Absences(self._cluster_snapshot)
         self._known: frozenset[int] = frozenset()
         self._due_ms = 0
+        self._is_triggered = False  # the next tick sets the time of a round
+        self._added: list[int] = []  # uids of new queues with fewer members than their target
+        self._added_due_ms = NEVER_MS
         self._urgent_until_ms = 0
         self._waiting: list[int] = []  # uids of queues that this round has still to look at
         self._is_round_changing = False
+        self._is_round_full = False  # all queues, not new ones alone
         self._open: set[int] = set()  # queues whose change is not answered yet
         self._holds_job = False
         self._balance_due_ms = NEVER_MS
@@ -161,9 +168,7 @@ class Reconciling:
             self._known = members
             self._urgent_until_ms = now_ms + URGENT_MS
         if has_changed:
-            is_urgent = now_ms < self._urgent_until_ms
-            soon_ms = now_ms if is_urgent else now_ms + self._rules.trigger_interval_ms
-            self._due_ms = min(self._due_ms, soon_ms)
+            self._is_triggered = True
             self._balance_due_ms = now_ms + SETTLED_MS
             self._idle_due_ms = self._balance_due_ms + self.idle_after_ms
         if self._rules.is_on:
@@ -173,15 +178,50 @@ class Reconciling:
 
     # Members
 
-    def trigger(self, now_ms: int) -> None:
-        """Something was changed that may want other members: a policy, an operator's command."""
-        self._due_ms = min(self._due_ms, now_ms + self._rules.trigger_interval_ms)
+    def definitions_changed(self, changes: Sequence[Change]) -> None:
+        """Look at all queues soon if policies changed, and at new queues that lack members.
+
+        `trigger_interval_ms` begins with the next tick.
+        """
+        if not self._rules.is_on:
+            return
+        for change in changes:
+            subject = change.subject
+            if isinstance(subject, Policy):
+                self._is_triggered = True
+            elif isinstance(subject, Parameter):
+                # Policies have no effect in a vhost that is a standby.
+                self._is_triggered = self._is_triggered or subject.component == STANDBY
+            elif isinstance(change, Added) and isinstance(subject, Queue):
+                self._note_added(subject)
+
+    def _note_added(self, queue: Queue) -> None:
+        if queue.members and len(queue.members) < self.target_of(queue):
+            self._added.append(queue.uid)
+
+    def _set_times(self, now_ms: int) -> None:
+        """Set the time of the next round, and of a look at new queues."""
+        soon_ms = now_ms + self._rules.trigger_interval_ms
+        if self._is_triggered and not self._waiting:
+            # A round that still runs sets its own time at its end: the trigger waits for that.
+            self._is_triggered = False
+            self._due_ms = min(self._due_ms, now_ms if now_ms < self._urgent_until_ms else soon_ms)
+        if self._added:
+            self._added_due_ms = min(self._added_due_ms, soon_ms)
 
     def _reconcile(self, now_ms: int) -> None:
+        self._set_times(now_ms)
         if not self._waiting:
-            if now_ms < self._due_ms:
+            self._is_round_full = now_ms >= self._due_ms
+            if self._is_round_full:
+                self._waiting = [
+                    each.uid for each in self._cluster_snapshot.queues() if each.members
+                ]
+            elif now_ms >= self._added_due_ms:
+                self._waiting = self._added
+            else:
                 return
-            self._waiting = [each.uid for each in self._cluster_snapshot.queues() if each.members]
+            self._added, self._added_due_ms = [], NEVER_MS
             self._is_round_changing = False
         slice_, self._waiting = self._waiting[:QUEUES_A_TICK], self._waiting[QUEUES_A_TICK:]
         candidates = self._cluster_snapshot.candidates(
@@ -197,7 +237,9 @@ class Reconciling:
         if not self._waiting:
             rules = self._rules
             wait = rules.trigger_interval_ms if self._is_round_changing else rules.interval_ms
-            self._due_ms = now_ms if now_ms < self._urgent_until_ms else now_ms + wait
+            next_ms = now_ms if now_ms < self._urgent_until_ms else now_ms + wait
+            # A look at new queues alone does not put off the round of all queues.
+            self._due_ms = next_ms if self._is_round_full else min(self._due_ms, next_ms)
 
     def _look_at(self, queue: Queue, candidates: Any, gone: frozenset[int]) -> bool:
         """Whether the queue is not yet as it should be, as far as that is for this node to do."""

@@ -4,10 +4,19 @@ import asyncio
 from collections.abc import Callable
 from random import Random
 
+import pytest
+
 from node.cluster.coordination.coordination_interface import NoCoordination, OnHeld
+from node.cluster.queues import reconciling
 from node.cluster.queues.reconciling import IDLE_MS, SETTLED_MS, Reconciling, Rules
 from queues.definitions.broker_objects import Queue
-from queues.definitions.metadata.commands import PutMember, PutPolicy, RemoveMember
+from queues.definitions.metadata.commands import (
+    Command,
+    PutMember,
+    PutPolicy,
+    RemoveMember,
+)
+from queues.definitions.metadata.outcomes import Added
 from tests.unit.node.cluster.operating_world import OperatingWorld, member
 
 SECOND = 1000
@@ -48,6 +57,12 @@ class Site:
                 self.rules,
                 Random(number),
             )
+
+    def do(self, command: Command) -> None:
+        """Apply a command; all nodes follow its changes."""
+        outcome = self.world.do(command)
+        for part in self.parts.values():
+            part.definitions_changed(outcome.changes)
 
     def leads_definitions(self, number: int) -> Callable[[], bool]:
         return lambda: number == 1
@@ -152,6 +167,49 @@ def test_policies_and_arguments_say_how_many_members_there_are_to_be() -> None:
     site.run(120)
     sizes = [len(members(world, each)) for each in (small, large, ruled)]
     assert sizes == [1, 4, 5]
+
+
+LARGER = PutPolicy("/", "p", False, "", "all", 0, b'{"target-group-size":3}')
+
+
+def test_a_changed_policy_is_followed_within_the_trigger_interval() -> None:
+    world = OperatingWorld()
+    queue = world.queue("q", (1,), leader=1, more={"x-quorum-initial-group-size": 1})
+    site = Site(world)
+    site.run(120)
+    assert members(world, queue) == [1]
+    site.do(LARGER)
+    site.run(9)
+    assert members(world, queue) == [1]
+    site.run(30)
+    assert members(world, queue) == [1, 2, 3]
+
+
+def test_a_policy_that_changes_during_a_round_triggers_the_next_round(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(reconciling, "QUEUES_A_TICK", 1)
+    world = OperatingWorld()
+    arguments = {"x-quorum-initial-group-size": 1}
+    queues = [world.queue(f"q{each}", (1,), leader=1, more=arguments) for each in range(3)]
+    site = Site(world)
+    site.run(120)
+    site.do(PutPolicy("/", "other", False, "none", "all", 0, b'{"max-length":3}'))
+    site.run(11)  # The round has looked at the first queue.
+    site.do(PutPolicy("/", "p", False, "q0", "all", 0, b'{"target-group-size":3}'))
+    site.run(60)
+    assert [len(members(world, each)) for each in queues] == [3, 1, 1]
+
+
+def test_a_queue_that_is_declared_with_too_few_members_gets_them_soon() -> None:
+    world = OperatingWorld()
+    site = Site(world)
+    site.run(120)
+    queue = world.queue("q", (1,), leader=1)
+    for part in site.parts.values():
+        part.definitions_changed([Added(queue)])
+    site.run(40)
+    assert members(world, queue) == [1, 2, 3]
 
 
 def test_new_members_are_spread_over_the_tag_that_the_queue_names() -> None:
