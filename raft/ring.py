@@ -286,14 +286,15 @@ class Ring(LogMember):
         self, parts: Sequence[bytes], attached: Sequence[bytes] = ()
     ) -> tuple[int, int] | None:
         """(index, term), as `Raft.propose`; None: not the leader, or it takes nothing now."""
-        if self.role != LEADER or self.is_full or self._is_blocked():
+        if self.role != LEADER or self.is_full or self.is_blocked:
             return None
         self._is_dirty = True
         index = self._log.last_index + 1
         self._replica.append(Entry(index, self.term, COMMAND, parts, attached, self.epoch))
         return index, int(self.term)
 
-    def _is_blocked(self) -> bool:
+    @property
+    def is_blocked(self) -> bool:
         """A mirror is being synchronised, in the blocking form."""
         view = self.view
         return self.blocks and view is not None and len(view.synchronised) < len(view.members)

@@ -153,6 +153,7 @@ LISTS: Final[Mapping[str, Listing]] = {
             "consumer_utilisation", "owner_pid", "reason", "single_active_consumer_tag",
             "single_active_consumer_pid", "pid", "slave_pids", "synchronised_slave_pids",
             "recoverable_slaves", "mirror_pids", "synchronised_mirror_pids",
+            "sync_messages",
         ),
         (
             Argument("--online", is_flag=True),

@@ -60,7 +60,7 @@ from node.views.queue_weights import (
 )
 from node.views.stream_view import stream_in_use, stream_stats, streams_view, tracking_of
 from queues.definitions.arguments import decode_arguments
-from queues.definitions.broker_objects import Destination
+from queues.definitions.broker_objects import Destination, Queue
 from queues.definitions.policies import EXCHANGE
 from queues.definitions.queue_arguments import queue_type
 from queues.hosts.queue_core import QueueCore
@@ -317,7 +317,16 @@ class LiveView:
             view = stream_in_use(at_rest, stream, crashed is not None)
         else:  # A copy by `replace` takes as long as all of the rest: lists have thousands.
             view = at_rest if host is None else self._in_use(at_rest, host)
-        return broker.operating.with_place(queue, view)
+        return broker.operating.with_place(queue, self._with_synchronisation(queue, view))
+
+    def _with_synchronisation(self, queue: Queue, view: QueueView) -> QueueView:
+        """The listing of a mirrored queue whose mirrors are being synchronised by this node."""
+        found = self._broker.quorum_queues.mirrors.synchronisation(queue)
+        if found is None:
+            return view
+        is_waiting = found.is_blocking and view.state in ("running", "flow")
+        state = "syncing" if is_waiting else view.state
+        return replace(view, state=state, sync_messages=found.message_count)
 
     def counts_known(self, vhost: str, name: str) -> bool:
         broker = self._broker

@@ -154,7 +154,7 @@ class QuorumMember:
         self._shelf = shelf
         self._reader = BodyReader(core, core.turn)
         wake, later, made = self._mark, self._mark_later, core.new_machine
-        self._outgoing = Outgoing(self.uid, shelf, self._reader, slicing, wake, later)
+        self.outgoing = Outgoing(self.uid, shelf, self._reader, slicing, wake, later)
         self._incoming = Incoming(
             self.uid, shelf, core.journal, self.bodies, later, made, slicing.pieces
         )
@@ -444,10 +444,10 @@ class QuorumMember:
 
     def _work(self, group: Group | None) -> None:
         """What is done in slices: some of each (0009)."""
-        if self._outgoing.is_writing:
-            self._outgoing.work()
+        if self.outgoing.is_writing:
+            self.outgoing.work()
         elif group is not None:
-            self._outgoing.write(group.raft.durable_index, self._saved)
+            self.outgoing.write(group.raft.durable_index, self._saved)
         self._incoming.work()
         if self.bodies.sweep():
             self._mark_later()
@@ -753,7 +753,7 @@ class QuorumMember:
     # GroupOwner: snapshots
 
     def _take_snapshot(self, group: Group) -> None:
-        outgoing = self._outgoing
+        outgoing = self.outgoing
         outgoing.write(group.raft.durable_index, self._saved)
         is_busy = outgoing.is_busy or self.core.machine.is_partial  # That is not in a snapshot.
         behind = self.applied_index - group.raft.snapshot_index
@@ -809,11 +809,7 @@ class QuorumMember:
     def read_slice(
         self, index: int, number: int, done: Callable[[Sequence[bytes] | None, bool], None]
     ) -> None:
-        self._outgoing.read_slice(index, number, done)
-
-    def bound_batches(self, messages: i64) -> None:
-        """In the slices of bodies that other members get."""
-        self._outgoing.bound_batches(messages)
+        self.outgoing.read_slice(index, number, done)
 
     def stage(
         self, piece: SnapshotSlice, point: SnapshotPoint | None, done: Callable[[], None]
@@ -838,7 +834,7 @@ class QuorumMember:
             return
         standing = Standing(point, fresh.next_seq, self._birth)
         slice_count = self._incoming.slice_count
-        self._outgoing.give_up()
+        self.outgoing.give_up()
 
         def installed() -> None:
             if self.core.is_gone:
@@ -847,7 +843,7 @@ class QuorumMember:
             self._mark()  # What it does not have goes in slices.
             self.core.options = fresh.options
             self.applied_index = point.index
-            self._outgoing.stands(standing, slice_count)
+            self.outgoing.stands(standing, slice_count)
             done()
 
         self._incoming.install(standing, installed)
@@ -889,7 +885,7 @@ class QuorumMember:
             self._step_down()
             if self.on_lead is not None:
                 self.on_lead(int(self.uid), int(self.leader), int(group.raft.term), False)
-        self._outgoing.give_up()
+        self.outgoing.give_up()
         return self.applied_index == group.raft.last_index and len(self.core.sweeps) == 0
 
     def begin_at(self, point: SnapshotPoint, done: Callable[[], None]) -> None:
@@ -898,13 +894,13 @@ class QuorumMember:
                 self.applied_index = at.index
                 done()
 
-        if point.index == self._outgoing.index:
+        if point.index == self.outgoing.index:
             begun(point)  # Nothing was committed so far: the first snapshot is the base.
             return
-        self._outgoing.give_up()
+        self.outgoing.give_up()
         birth = mirror_birth(int(self.mirror.joined), True)
-        self._outgoing.take(Standing(point, 1, birth), self.core.machine)
-        self._outgoing.write(point.index, begun)
+        self.outgoing.take(Standing(point, 1, birth), self.core.machine)
+        self.outgoing.write(point.index, begun)
         self._mark()
 
     def snapshot_wanted(self, index: int) -> None:
@@ -933,12 +929,12 @@ class QuorumMember:
         self._birth = birth
         machine = self.core.machine
         point = SnapshotPoint(0, 0, appended_term, config)
-        self._outgoing.take(Standing(point, machine.next_seq, birth), machine)
+        self.outgoing.take(Standing(point, machine.next_seq, birth), machine)
 
         def begun(at: SnapshotPoint) -> None:
             done()
 
-        self._outgoing.write(0, begun)
+        self.outgoing.write(0, begun)
         self._mark()
 
     def begin_again(self, point: SnapshotPoint, birth: bytes, done: Callable[[], None]) -> None:
@@ -947,12 +943,12 @@ class QuorumMember:
         machine = self.core.machine
         self._birth = birth
         self.applied_index = point.index
-        self._outgoing.take(Standing(point, machine.next_seq, birth), machine)
+        self.outgoing.take(Standing(point, machine.next_seq, birth), machine)
 
         def begun(at: SnapshotPoint) -> None:
             done()
 
-        self._outgoing.write(point.index, begun)
+        self.outgoing.write(point.index, begun)
         self._mark()
 
     def load(self, standing: Standing, slices: Sequence[bytes]) -> None:
@@ -967,7 +963,7 @@ class QuorumMember:
             self.mirror.joined = born_in(standing.birth)
             self._birth = mirror_birth(int(self.mirror.joined), False)
         self.applied_index = standing.point.index
-        self._outgoing.stands(standing, len(slices))
+        self.outgoing.stands(standing, len(slices))
 
     def recovered(self) -> None:
         """All bodies were found."""
@@ -994,7 +990,7 @@ class QuorumMember:
             self._step_down()
         self._group = None
         self._open.clear()
-        self._outgoing.close()
+        self.outgoing.close()
         self._reader.clear()
         self._incoming.drop()
         self._shelf.forget(int(self.uid))

@@ -284,6 +284,12 @@ class Outgoing:
         """Of the slices that are cut from now on."""
         self._batch_size = messages
 
+    def copied_seq(self, slices: i64) -> i64:
+        """Bodies of messages below this seq are in the first `slices` slices of the newest
+        snapshot."""
+        place = min(slices - self.slice_count, len(self._cuts) - 1)
+        return self._cuts[max(place, 0)]
+
     def read_slice(
         self, index: i64, number: i64, done: Callable[[Sequence[bytes] | None, bool], None]
     ) -> None:

@@ -20,6 +20,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
+from msgspec import Struct
+
 from node.cluster.queues.mirror_losses import Length
 from node.events.logs import ids_of
 from node.process_identity import ProcessIdentity
@@ -122,6 +124,13 @@ class Groups(Protocol):
     def leave(self, uid: int) -> None: ...
 
 
+class Synchronisation(Struct, frozen=True):
+    """How far the leader of a mirrored queue is with its next mirror."""
+
+    is_blocking: bool  # clients wait
+    message_count: int  # that the mirror has got
+
+
 class Mirrors:
     """See the module. All methods run on the loop thread."""
 
@@ -171,11 +180,29 @@ class Mirrors:
         group.block(policy is not None and policy.blocks and is_wanted)
         member = self._queues.quorum(uid)
         if member is not None and policy is not None:
-            member.bound_batches(policy.batch_size)
+            member.outgoing.bound_batches(policy.batch_size)
         right = view.right_of(self._cluster.member)
         if right == 0 or right in view.synchronised:
             return
         group.synchronise(is_wanted or self._is_drained(uid, view.joined_in(right)))
+
+    def synchronisation(self, queue: Queue) -> Synchronisation | None:
+        """What this node, as the leader, sends to its next mirror; None: nothing."""
+        view = queue.mirrors
+        if view is None or len(view.synchronised) == len(view.members):
+            return None
+        ring, member = self.ring(queue.uid), self._queues.quorum(queue.uid)
+        if ring is None or member is None or not member.is_leading:
+            return None
+        if ring.is_sending_snapshot:
+            below = member.outgoing.copied_seq(ring.copied_slices[0])
+            copied = member.core.machine.queue_within(1, below - 1)
+            return Synchronisation(ring.is_blocked, sum(count for _, count in copied))
+        if not ring.is_blocked:
+            return None
+        is_next_whole = ring_view(view).right_of(self._cluster.member) in view.synchronised
+        total = member.ready_count + member.checked_out_count
+        return Synchronisation(True, int(total) if is_next_whole else 0)
 
     def order(self, uid: int, is_wanted: bool) -> None:
         """An operator has the mirrors of a queue synchronised, or cancels that."""

@@ -76,7 +76,7 @@ export function tag(text, kind = "") {
 }
 
 const BAD = ["crashed", "down", "minority", "stopped", "nodedown", "noproc"];
-const DOUBTFUL = ["flow", "blocked", "blocking", "full", "idle", "waiting"];
+const DOUBTFUL = ["flow", "blocked", "blocking", "full", "idle", "syncing", "waiting"];
 
 /** A queue's or connection's state, coloured by what it means; `shown` in its place. */
 export function state(text, shown = text) {

@@ -7,7 +7,7 @@ import { fold, h, state, tag } from "./dom.js";
 import { features } from "./exchanges.js";
 import { area, check, choice, field, form, input, number, parseObject } from "./forms.js";
 import { Listing, counted, speed } from "./table.js";
-import { bytes } from "./text.js";
+import { bytes, count } from "./text.js";
 
 const OVERFLOWS = [
   ["", "drop-head"],
@@ -45,7 +45,8 @@ export function queues() {
 export const sizeOf = (row) => (row.counts_known === false ? "unknown" : bytes(row.message_bytes));
 
 export function stateOf(row) {
-  const element = state(row.state);
+  const isSyncing = row.state === "syncing";
+  const element = state(row.state, isSyncing ? `syncing, ${count(row.sync_messages)}` : undefined);
   if (row.reason) element.title = row.reason;
   return element;
 }

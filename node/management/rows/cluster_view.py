@@ -66,7 +66,8 @@ LATE_FIELDS: Final = (
     "rates",
     "head_timestamp",
     "idle_since_ms",
-)  # behind those; the head of one queue alone
+    "sync_messages",
+)  # behind those; the head of one queue alone. New ones go to the end, for nodes of other versions
 
 CloseOf = Callable[[str, str, str], int]  # vhost, user, reason
 
@@ -344,7 +345,7 @@ class ClusterView:
                 rates = () if ranges is None else self._rates.of(QUEUE, key, ranges)
                 head = self._view.head_timestamp(*key) if len(keys) == 1 else None
                 idle = self._rates.idle_since_ms(QUEUE, key) or queue.idle_since_ms
-                found.append([*live_row(queue), rates, head, idle])
+                found.append([*live_row(queue), rates, head, idle, queue.sync_messages])
         return found
 
     # Connections

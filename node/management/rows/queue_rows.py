@@ -91,6 +91,8 @@ def queue_row(queue: QueueView, details: Sequence[Any] = ()) -> Row:
         row["online"] = list(queue.online)
     if queue.is_mirrored:
         row.update(mirror_columns(queue))
+    if queue.sync_messages is not None:
+        row["sync_messages"] = queue.sync_messages
     if queue.policy.warnings:
         row["warnings"] = list(queue.policy.warnings)
     if queue.exclusive:

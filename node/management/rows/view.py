@@ -266,6 +266,7 @@ class QueueView(Struct, frozen=True, kw_only=True):
     mirrors: tuple[str, ...] = ()  # of a mirrored queue: names of nodes that run
     synchronised_mirrors: tuple[str, ...] = ()
     recoverable_mirrors: tuple[str, ...] = ()  # those that would be promoted
+    sync_messages: int | None = None  # that the next mirror has got so far; None: it gets none
     policy: PolicyView = PolicyView()
     state: str = "running"
     reason: str = ""  # why the state is not good

@@ -45,6 +45,7 @@ QUEUE: Final = record(
         "mirror_nodes": TEXTS,
         "synchronised_mirror_nodes": TEXTS,
         "recoverable_mirrors": TEXTS,
+        "sync_messages": COUNT,  # while the leader synchronises a mirror
         "warnings": TEXTS,  # of policies that have no effect
         # Of exclusive ones.
         "owner_pid_details": record("QueueOwner", {"name": STRING}),

@@ -42,6 +42,13 @@ def test_counts_are_null_where_their_node_does_not_answer() -> None:
     assert row["message_stats"] == {} and row["counts_known"] is False
 
 
+def test_row_of_a_mirrored_queue_shows_the_progress_of_its_synchronisation() -> None:
+    assert "sync_messages" not in queue_row(queue_view("/", "q"))
+    row = queue_row(replace(queue_view("/", "q"), state="syncing", sync_messages=0))
+    assert (row["state"], row["sync_messages"]) == ("syncing", 0)
+    assert "sync_messages" in properties() and "sync_messages" in LISTS["list_queues"].columns
+
+
 def test_bare_row_has_no_statistics() -> None:
     row = bare(queue_row(queue_view("/", "q")), with_totals=False)
     assert row["policy"] is None and row["state"] == "running"

@@ -93,10 +93,16 @@ class Alone:
 def test_batches_of_a_synchronisation_have_at_most_the_messages_of_the_policy() -> None:
     alone = Alone()
     alone.publish(10)
-    alone.member.bound_batches(4)
+    alone.member.outgoing.bound_batches(4)
     alone.commit(ENTRIES)
     assert alone.batches() == [4, 4, 2]
     assert alone.batches() == [4, 4, 2], "where they are cut is known now"
+    outgoing = alone.member.outgoing
+    of_machine = int(outgoing.slice_count)
+    below = [outgoing.copied_seq(of_machine + slices) for slices in range(-1, 4)]
+    machine = alone.member.core.machine
+    copied = [sum(count for _, count in machine.queue_within(1, seq - 1)) for seq in below]
+    assert copied == [0, 0, 4, 8, 8], "the last slice ends the copy"
 
 
 @pytest.mark.source  # Lines of compiled code are not traced.
@@ -113,7 +119,7 @@ def lines_of_a_slice(count: int) -> int:
     for _ in range(count):
         session.publish([b"body"])
         alone.rest()
-    alone.member.bound_batches(4)
+    alone.member.outgoing.bound_batches(4)
     alone.world.now_ms += SNAPSHOT_REST_MS
     alone.commit(ENTRIES)
     lines = 0

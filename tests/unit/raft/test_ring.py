@@ -370,6 +370,7 @@ def test_the_blocking_form_takes_no_proposals_until_all_are_synchronised() -> No
     rings.cores[1].blocks = True
     joined(rings)
     assert rings.cores[1].propose([b"z"]) is None
+    assert rings.cores[1].is_blocked
     rings.snapshot(2)
     rings.tick(3)
     rings.take(rings.view.with_synchronised(rings.cores[1].next_synchronised, 3))
