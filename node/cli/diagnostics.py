@@ -200,10 +200,7 @@ def matching_policies(api: Api, options: Options, out: TextIO) -> None:
     """Policies that match an object, the one in force first."""
     from node.auth.patterns import is_found  # Late: it loads RE2, which only this command needs.
 
-    kinds = {"queues": "queues", "queue": "queues", "exchanges": "exchanges"}
-    kind = kinds.get(options.type, "exchanges" if options.type == "exchange" else "")
-    if not kind:
-        raise BadCall(f"unknown type: {options.type}; known: queues, exchanges")
+    kind = f"{options.object_type}s"
     row = api.get_object(path(kind, options.vhost, options.name))
     applied = {"all", kind, f"{row.get('type')}_queues"}
     found = [
@@ -356,8 +353,8 @@ DIAGNOSTICS: Final[Commands] = {
     ),
     "list_policies_that_match": Verb(
         "policies that match a queue or an exchange",
-        "Listing policies that match name '{name}' of type '{type}' in vhost '{vhost}' ...",
-        (Argument("type"), Argument("name")),
+        "Listing policies that match {object_type} '{name}' in vhost '{vhost}' ...",
+        (Argument("name"), Argument("--object-type", "queue", choices=("queue", "exchange"))),
         matching_policies,
         in_vhost=True,
     ),

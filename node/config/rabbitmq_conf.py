@@ -11,9 +11,11 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
+import msgspec
 from msgspec import Struct, field
 
 from node.config.config_layers import parse_byte_count
+from node.config.default_policies import DefaultPolicy, fault_in
 
 Value = bool | int | float | str | list[str]
 
@@ -52,6 +54,7 @@ class Converted(Struct):
     """Settings by their key, and what is not among them."""
 
     settings: dict[str, Value] = field(default_factory=dict)
+    operator_policies: list[DefaultPolicy] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
 
 
@@ -117,6 +120,38 @@ def or_unlimited(text: str) -> Value:
 def or_none(text: str) -> Value:
     return "" if text == "none" else text
 
+
+UNITS_MS: Final = {
+    "f": 14 * 86_400_000, "w": 7 * 86_400_000, "d": 86_400_000, "h": 3_600_000, "m": 60_000,
+    "s": 1000, "ms": 1,
+}  # fmt: skip
+
+
+def duration_ms(text: str) -> Value:
+    """Milliseconds as a number, or with units: `1h30m`."""
+    if re.fullmatch(r"\d+", text):
+        return int(text)
+    if not re.fullmatch(r"(\d+(ms|[fwdhms]))+", text):
+        raise Unfit(f"'{text}' is not a time: allowed: milliseconds, or as in 1h30m")
+    parts = re.findall(r"(\d+)(ms|[fwdhms])", text)
+    return sum(int(count) * UNITS_MS[unit] for count, unit in parts)
+
+
+# `default_policies.operator.NAME.KEY`; those below `classic_queues` are of the same policy, and
+# other queues ignore them.
+POLICY_KEY: Final = re.compile(
+    r"default_policies\.operator\.(?P<name>.+?)\.(?:classic_queues\.)?(?P<key>[^.]+)"
+)
+POLICY_RULES: Final[Mapping[str, Callable[[str], Value]]] = {
+    **dict.fromkeys(("vhost_pattern", "queue_pattern", "apply_to"), plain),
+    **dict.fromkeys(("expires", "message_ttl"), duration_ms),
+    **dict.fromkeys(("max_length_bytes", "max_in_memory_bytes"), byte_count),
+    **dict.fromkeys(("max_length", "max_in_memory_length", "delivery_limit"), integer),
+    **dict.fromkeys(("queue_version", "target_group_size", "ha_sync_batch_size"), integer),
+    **dict.fromkeys(("ha_mode", "ha_sync_mode", "overflow"), plain),
+    **dict.fromkeys(("ha_promote_on_failure", "ha_promote_on_shutdown"), plain),
+    "ha_params": lambda text: integer(text) if text.isdecimal() else text,
+}
 
 STRATEGIES: Final = same("pause_minority", "pause_if_all_down", "autoheal", "ignore")
 PARTITIONS: Final = "cluster_partition_handling"
@@ -327,6 +362,37 @@ class _Backend(Struct):
     authz: str = ""
 
 
+class _Policy(Struct):
+    """One of `default_policies.operator`: where it begins, and what was read of it."""
+
+    place: int
+    line: str
+    values: dict[str, Value] = field(default_factory=dict)
+
+    def made(self, name: str) -> DefaultPolicy:
+        """Unfit: no node would take it."""
+        values = dict(self.values)
+        places = {
+            field: str(values.pop(key))
+            for key, field in (
+                ("vhost_pattern", "vhost_pattern"),
+                ("queue_pattern", "pattern"),
+                ("apply_to", "apply_to"),
+            )
+            if key in values
+        }
+        definition = {key.replace("_", "-"): value for key, value in sorted(values.items())}
+        try:
+            written = {"name": name, "definition": definition, **places}
+            policy = msgspec.convert(written, DefaultPolicy)
+        except msgspec.ValidationError as error:
+            raise Unfit(f"'{name}': {error}") from None
+        fault = fault_in([policy])
+        if fault is not None:
+            raise Unfit(fault)
+        return policy
+
+
 class _Reading:
     """What the lines so far have set."""
 
@@ -337,6 +403,7 @@ class _Reading:
         self._peers: list[str] = []
         self._backends: dict[int, _Backend] = {}
         self._cached = ""
+        self._policies: dict[str, _Policy] = {}
 
     def take(self, place: int, line: str, key: str, value: str) -> None:
         try:
@@ -349,6 +416,7 @@ class _Reading:
         for key, (host, port) in self._places.items():
             settings[key] = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self._set_backends()
+        self._set_policies()
         if self._loopback is not None:
             settings["loopback_users"] = sorted(self._loopback)
         claims = settings.get("oauth.user_claims")
@@ -387,6 +455,8 @@ class _Reading:
                 backend.authn = name
             if found[2] != ".authn":
                 backend.authz = name
+        elif of_policy := POLICY_KEY.fullmatch(key):
+            self._policy_key(place, line, of_policy["name"], of_policy["key"], value)
         elif key == CACHED or key.startswith(f"{CACHED}."):
             self._cached = value.removeprefix("rabbit_auth_backend_")
         elif of_place == "auth_ldap.servers":
@@ -452,6 +522,20 @@ class _Reading:
         if entries not in ([], ["internal"]):
             self._converted.settings["auth_backends"] = entries
 
+    def _policy_key(self, place: int, line: str, name: str, key: str, value: str) -> None:
+        read = POLICY_RULES.get(key)
+        if read is None:
+            raise Unfit(f"default operator policies have no key '{key}'")
+        found = read(value)
+        self._policies.setdefault(name, _Policy(place, line)).values[key] = found
+
+    def _set_policies(self) -> None:
+        for name, each in self._policies.items():
+            try:
+                self._converted.operator_policies.append(each.made(name))
+            except Unfit as error:
+                self._note(each.place, each.line, str(error), is_lost=True)
+
     def _append(self, name: str, value: str) -> None:
         if value not in LISTED[name]:
             raise Unfit(f"'{value}' is not one of {', '.join(LISTED[name])}")
@@ -495,10 +579,23 @@ def toml_of(converted: Converted) -> str:
     lines = sections.pop("", [])
     for section, entries in sections.items():
         lines += ["", f"[{section}]", *entries] if lines else [f"[{section}]", *entries]
+    for policy in converted.operator_policies:
+        lines += ["", "[[default_operator_policies]]", *_policy_lines(policy)]
     if converted.notes:
         lines += ["", "# Not carried over:"]
         lines += [f"# {note.text}" + f"  # {note.reason}" for note in converted.notes]
     return "\n".join(lines) + "\n"
+
+
+def _policy_lines(policy: DefaultPolicy) -> list[str]:
+    inline = ", ".join(f"{key} = {_written(value)}" for key, value in policy.definition.items())
+    return [
+        f"name = {_written(policy.name)}",
+        f"vhost_pattern = {_written(policy.vhost_pattern)}",
+        f"pattern = {_written(policy.pattern)}",
+        f"apply_to = {_written(policy.apply_to)}",
+        f"definition = {{ {inline} }}",
+    ]
 
 
 def _written(value: Value) -> str:

@@ -214,9 +214,14 @@ def test_policies_that_match_are_listed_the_strongest_first(ctl: Ctl, api: HttpA
     ctl("set_policy", "weak", "^o", '{"max-length":1}')
     ctl("set_policy", "strong", "^orders$", '{"max-length":2}', "--priority", "5")
     ctl("set_policy", "other", "^x", '{"max-length":2}', "--apply-to", "queues")
-    found = ctl.json("list_policies_that_match", "queues", "orders")
+    found = ctl.json("list_policies_that_match", "orders")
     assert [each["name"] for each in found] == ["strong", "weak"]
-    ctl("list_policies_that_match", "users", "orders", code=64)
+    assert found == ctl.json("list_policies_that_match", "orders", "--object-type", "queue")
+    of_exchange = ("list_policies_that_match", "-p", "/", "amq.direct", "--object-type", "exchange")
+    assert ctl.json(*of_exchange) == []
+    assert "match queue 'orders' in vhost '/'" in ctl("list_policies_that_match", "orders")
+    ctl("list_policies_that_match", "orders", "--object-type", "user", code=64)
+    ctl("list_policies_that_match", "queues", "orders", code=64)
     for name in ("weak", "strong", "other"):
         ctl("clear_policy", name)
     api.delete("/queues/%2F/orders")
