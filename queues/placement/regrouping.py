@@ -69,9 +69,9 @@ def is_majority(online: frozenset[int], members: Sequence[int]) -> bool:
 
 
 def is_critical(group: GroupView, member: int) -> bool:
-    """Whether the queue has a majority on running nodes that it would not have without that one."""
-    online = group.online - {member}
-    return member in group.members and group.has_majority and not is_majority(online, group.members)
+    """Whether a member that runs is needed for a majority, or for one that is lost already."""
+    needed = group.online & set(group.members)
+    return member in needed and not is_majority(needed - {member}, group.members)
 
 
 # Members

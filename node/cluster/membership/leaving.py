@@ -73,7 +73,7 @@ class Leaving:
         if len(cluster_snapshot.members()) == 2:
             await membership.leave_pair(here)  # Before the mark: until then its log is needed.
         elif not force and (membership.critical(here) or membership.is_definitions_critical(here)):
-            raise Refused("queues or the definitions would lose their majority without it")
+            raise Refused("queues or the definitions have no majority of running nodes without it")
         await asyncio.to_thread(mark, self._disk, self._directory)
         if len(cluster_snapshot.members()) < 2:
             return

@@ -371,7 +371,9 @@ class Membership:
             yield plain_row(row)
 
     def critical(self, node: int) -> list[GroupView]:
-        """Quorum queues that would lose their majority with that node. None in a cluster of one.
+        """Queues with members there that have no majority without that node. None in a cluster of
+        one.
+
         Members that do not vote yet count for nothing, where this node has a member that knows."""
         if len(self.cluster_snapshot.members()) < 2:
             return []
@@ -387,12 +389,12 @@ class Membership:
         return replace(group, members=row.voters, online=online)
 
     def is_definitions_critical(self, node: int) -> bool:
-        """Whether the definitions could not be changed any more without that node."""
+        """Whether the definitions cannot be changed without that node, or even with it."""
         members = tuple(each.id for each in self.cluster_snapshot.members())
         online = frozenset(each for each in members if self.cluster_snapshot.is_running(each))
         if len(members) < 2:
             return False
-        return is_majority(online, members) and not is_majority(online - {node}, members)
+        return node in online and not is_majority(online - {node}, members)
 
     def leaderless(self, chosen: Chosen) -> list[Queue]:
         """Quorum queues without a leader, as far as this node has heard."""

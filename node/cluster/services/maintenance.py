@@ -3,7 +3,7 @@
 A drain marks the node for all, so that nothing new is placed there; suspends the AMQP listener;
 closes client connections with 320 CONNECTION_FORCED (1.0: amqp:connection:forced); hands the
 leaderships of its queues, and that of the definitions, to other nodes. It is refused where queues
-or the definitions would lose their majority when the node then stops, unless it is forced. What
+or the definitions would have no majority when the node then stops, unless it is forced. What
 could not be moved (no other member runs) is in the report. Classic queues cannot be moved; the
 report counts them, and other nodes use them until this node stops.
 
@@ -99,12 +99,12 @@ class Maintenance:
     def _check(self) -> None:
         here = self._cluster_snapshot.here
         if self._membership.is_definitions_critical(here):
-            raise Refused("the definitions would lose their majority without this node")
+            raise Refused("the definitions have no majority of running nodes without this one")
         critical = self._membership.critical(here)
         if critical:
             first = critical[0]
             raise Refused(
-                f"{len(critical)} quorum queues would lose their majority without this node, "
+                f"{len(critical)} quorum queues have no majority of members without this node, "
                 f"among them queue '{first.name}' in vhost '{first.vhost}'"
             )
 

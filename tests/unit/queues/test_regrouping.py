@@ -85,9 +85,15 @@ def test_a_node_is_critical_where_the_majority_hangs_on_it() -> None:
     assert is_critical(group(16, (1, 2, 3), down=(3,)), 1)
     assert not is_critical(group(16, (1, 2, 3)), 1)
     assert not is_critical(group(16, (1, 2, 3), down=(3,)), 3)
-    assert not is_critical(group(16, (1, 2, 3), down=(2, 3)), 1)
+    assert not is_critical(group(16, (1, 2, 3), down=(2, 3)), 3)
     assert is_critical(group(16, (1,)), 1)
     assert not is_critical(group(16, (2, 3, 4), down=(4,)), 1)
+
+
+def test_a_node_stays_critical_once_the_majority_is_lost() -> None:
+    assert is_critical(group(16, (1, 2, 3), down=(2, 3)), 1)
+    assert is_critical(group(16, (1, 2, 3, 4, 5), down=(3, 4, 5)), 1)
+    assert not is_critical(group(16, (2, 3, 4), down=(2, 3)), 1)
 
 
 # Reconciliation

@@ -609,6 +609,9 @@ def test_health_checks_know_the_cluster() -> None:
             [queue_named("/", "lost")],
             True,
         )
+        site.world.stop(2)
+        status, answer = await ask("GET", f"{checks}/node-is-quorum-critical")
+        assert (status, answer["definitions"]) == (503, True)
         assert (await ask("GET", f"{checks}/reached-target-cluster-size"))[0] == 503
 
     over_http(site, test)

@@ -205,6 +205,9 @@ def test_a_node_is_critical_when_others_are_down_and_never_alone() -> None:
     assert [each.name for each in first(world).critical(1)] == ["q"]
     assert first(world).critical(3) == []
     assert first(world).is_definitions_critical(1)
+    world.stop(2)
+    assert [each.name for each in first(world).critical(1)] == ["q"]
+    assert first(world).is_definitions_critical(1)
     lone = OperatingWorld(1)
     lone.queue("q", (1,), leader=1)
     assert first(lone).critical(1) == []
