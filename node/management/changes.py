@@ -23,12 +23,12 @@ NO_VHOST_ACCESS = "User not authorised to access virtual host"
 
 class HttpActor(Struct, frozen=True):
     """The caller of a request, for `node.definitions.definition_changes`: it owns no exclusive
-    queues."""
+    queues. Its `id` is of no connection, and marks what it deletes as deleted by a client."""
 
     vhost: str
     permissions: PermissionCache
     broker: DefiningBroker
-    id: str = ""
+    id: str = "HTTP API"
 
 
 def acting(context: Context, request: web.Request) -> HttpActor:

@@ -7,6 +7,7 @@ import urllib.request
 from base64 import b64encode
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import quote
 
 import pika
 import pytest
@@ -153,6 +154,49 @@ def test_messages_of_a_queue_that_was_only_just_declared_survive(cluster: Cluste
         got = [channel.basic_get("young", auto_ack=True)[2] for _ in range(10)]
         assert got == [b"%d" % number for number in range(10)]
         channel.queue_delete("young")
+
+
+def test_without_a_majority_a_client_that_deletes_a_queue_is_answered(
+    cluster: ClusterOfNodes,
+) -> None:
+    node = cluster.node(1)
+    with open_to(node) as connection, open_to(cluster.node(2)) as other:
+        for name in ("here", "by HTTP"):
+            connection.channel().queue_declare(name, durable=True)
+        other.channel().queue_declare("elsewhere", durable=True)
+    clients = {name: open_to(node) for name in ("here", "elsewhere")}
+    channels = {name: client.channel() for name, client in clients.items()}
+    answers: dict[str, Any] = {}
+
+    def delete(name: str) -> None:
+        try:
+            answers[name] = channels[name].queue_delete(name)
+        except AMQPError as error:
+            answers[name] = error
+
+    def delete_by_http() -> None:
+        answers["by HTTP"] = api(node, "DELETE", "/queues/%2F/by%20HTTP")
+
+    calls = [threading.Thread(target=delete, args=(name,), daemon=True) for name in channels]
+    calls.append(threading.Thread(target=delete_by_http, daemon=True))
+    for number in (2, 3):
+        cluster.node(number).pause()
+    try:
+        for call in calls:
+            call.start()
+        eventually(lambda: answers.keys() == {"here", "elsewhere", "by HTTP"})
+    finally:
+        for number in (2, 3):
+            cluster.node(number).resume()
+    text = "failed to delete queue '{}' in vhost '/' because the operation timed out"
+    assert answers["here"].reply_code == 541
+    assert text.format("here") in answers["here"].reply_text
+    assert answers["elsewhere"].reply_code in (404, 541)  # 404: its node was not yet known as down.
+    status, body = answers["by HTTP"]
+    assert (status, body["reason"]) == (503, text.format("by HTTP"))
+    eventually(lambda: is_declared(node, "late"))
+    for name in queues(node):
+        assert api(node, "DELETE", f"/queues/%2F/{quote(name)}")[0] == 204
 
 
 def test_without_a_majority_changes_time_out_and_reading_goes_on(cluster: ClusterOfNodes) -> None:

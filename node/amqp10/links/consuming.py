@@ -10,6 +10,7 @@ go back unseen; what the client holds when the link ends goes back by EndSession
 import logging
 from typing import Final, Protocol, final
 
+from msgspec.structs import replace
 from mypy_extensions import i64
 
 from node.amqp091.plans import Tracing
@@ -158,7 +159,8 @@ class ConsumingLink:
         if command is None:
             self.end()
             return
-        owner.broker.definitions.propose(command, lambda _: self.end(), owner.author())
+        kept = replace(command, connection="")  # Deleted in the end, though no majority is there.
+        owner.broker.definitions.propose(kept, lambda _: self.end(), owner.author())
         self._patience = owner.call_later(DETACH_MS_MAX, self.end)
 
     def end(self) -> None:

@@ -6,20 +6,24 @@ applied here and by every node that must apply it first. No I/O, no clock: `now_
 
 Limits: WINDOW batches are under way, of at most BATCH_COMMANDS and about BATCH_BYTES; behind them
 WAITING_MAX commands of at most WAITING_BYTES wait. What is beyond is refused at once. Who was not
-answered for `answer_ms` gets a timeout: a batch that has a number is sent on all the
-same, a command without one is dropped, unless it clears away what is gone (`is_kept`). A member
-that lags for LAG_MS behind what is committed is not waited for any longer.
+answered for `answer_ms` gets a timeout, and the command is dropped, unless it clears away what is
+gone (`is_kept`). A batch that has a number is sent on with nothing in the place of that command: a
+leader that has the batch already may still commit it. A member that lags for LAG_MS behind what is
+committed is not waited for any longer.
 """
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, final
 
+from msgspec.structs import replace
+
 from node.cluster.definitions.definitions_frames import Forwarded
 from node.cluster.definitions.definitions_interface import TIMED_OUT
 from node.events.authors import BROKER, Author
 from queues.definitions.metadata.cluster import Batches
 from queues.definitions.metadata.commands import (
+    Batch,
     Command,
     DeleteByNode,
     DeleteByOwner,
@@ -27,6 +31,7 @@ from queues.definitions.metadata.commands import (
     NodeDown,
     NodeUp,
     Numbered,
+    decode,
     encode,
 )
 from queues.definitions.metadata.outcomes import Batched, Outcome, Refused
@@ -39,6 +44,7 @@ WAITING_MAX: Final = 20_000
 WAITING_BYTES: Final = 32 << 20
 ANSWER_MS: Final = 15_000
 LAG_MS: Final = 5_000
+NOTHING: Final = Batch(())  # a command that changes nothing
 
 Done = Callable[[Outcome], None]
 Answer = tuple[Done, Outcome, Mapping[int, int]]  # and what was ready in queues that went, by uid
@@ -75,6 +81,18 @@ class Sent:
     def __init__(self, forwarded: Forwarded, waiting: list[Waiting]) -> None:
         self.forwarded = forwarded
         self.waiting = waiting
+
+    def withdraw(self, places: Sequence[int]) -> None:
+        """Send nothing in the place of these commands from now on. The machine applies the batch
+        once, so a leader that has it as it was does no harm."""
+        numbered = decode(self.forwarded.content)
+        assert isinstance(numbered, Numbered)
+        left = list(numbered.commands)
+        for place in places:
+            left[place] = NOTHING
+        content = encode(replace(numbered, commands=tuple(left)))
+        old = self.forwarded
+        self.forwarded = Forwarded(old.process, old.number, old.command_count, content)
 
 
 @final
@@ -208,8 +226,13 @@ class Outbox:
     def expire(self, now_ms: int) -> None:
         """Callers that waited too long get a timeout, by the next `take_answers`."""
         for sent in self._sent:
-            for waiting in sent.waiting:
-                self._time_out(waiting, now_ms)
+            late = [
+                at
+                for at, waiting in enumerate(sent.waiting)
+                if waiting.done is not None and self._time_out(waiting, now_ms)
+            ]
+            if late:
+                sent.withdraw(late)
         if self._queued and any(each.due_ms <= now_ms for each in self._queued):
             left = [each for each in self._queued if not self._time_out(each, now_ms)]
             self._queued = deque(left)
@@ -239,9 +262,10 @@ class Outbox:
 
 
 def is_kept(command: Command) -> bool:
-    """Whether it is to come into the log however long that takes: what it clears away is gone."""
+    """Whether it is to come into the log however long that takes: what it clears away is gone. A
+    client's own deletion of a queue names its connection, and waits no longer than a declare."""
     if isinstance(command, DeleteQueue):
-        return command.uid != 0
+        return command.uid != 0 and command.connection == ""
     return isinstance(command, (NodeUp, NodeDown, DeleteByOwner, DeleteByNode))
 
 

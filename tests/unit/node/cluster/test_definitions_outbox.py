@@ -221,6 +221,22 @@ def test_who_waits_too_long_is_told_so_and_a_numbered_batch_goes_on() -> None:
     assert inside(sent.forwarded).commands == (commands.DeleteByOwner("c"),)
 
 
+def test_what_a_client_was_refused_is_not_carried_out_by_a_leader_that_gets_it_later() -> None:
+    asks = client()
+    own = commands.DeleteQueue("/", "expired", Uid(6))
+    asks.ask_for(commands.DeleteQueue("/", "q", Uid(5), "connection"), "client")
+    asks.outbox.add(own, None, 0)
+    asks.ask("later", now_ms=5)
+    (sent,) = asks.outbox.form()
+    asks.outbox.expire(ANSWER_MS)
+    assert asks.answers() == ["client"]
+    (under_way,) = asks.outbox.open
+    assert inside(under_way.forwarded).commands == (commands.Batch(()), own, delete("later"))
+    assert inside(under_way.forwarded).answered == inside(sent.forwarded).answered
+    asks.apply(5, 1)
+    assert asks.answers(5) == ["later"]
+
+
 @pytest.mark.parametrize(
     ("command", "start"),
     [
@@ -239,6 +255,7 @@ def test_a_timeout_says_what_has_failed(command: Command, start: str) -> None:
     [
         (commands.DeleteQueue("/", "q"), False),
         (commands.DeleteQueue("/", "q", Uid(5)), True),
+        (commands.DeleteQueue("/", "q", Uid(5), "connection"), False),
         (commands.DeleteByOwner("c"), True),
         (commands.NodeUp("n", 1, 1), True),
         (commands.DeclareQueue("/", "q"), False),
