@@ -236,6 +236,7 @@ COMPILED = [
     "queues/machine/annotations.py",
     "queues/remote/home.py",
     "queues/remote/items.py",
+    "queues/remote/kept.py",
     "queues/remote/moving.py",
     "queues/remote/peer_queues.py",
     "queues/remote/proxy.py",

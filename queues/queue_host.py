@@ -87,6 +87,14 @@ class CancelSink(Protocol):
         the stream any more. Called once."""
 
 
+class LeaderlessSink(Protocol):
+    """A session that does not wait for ever for the answer of a queue without a leader."""
+
+    def on_leaderless(self, uid: int) -> None:
+        """The queue has had no leader for too long. What was asked is not answered any more, and is
+        not carried out later, unless a leader had got it."""
+
+
 @mypyc_attr(allow_interpreted_subclasses=True)
 class PublishingOnly:
     """The part of a `SessionSink` that a session which consumes nothing is never told."""

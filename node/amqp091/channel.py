@@ -30,9 +30,18 @@ from node.amqp091.stream_rules import refuse_get, start_of_consumer
 from node.amqp091.transaction import Transaction
 from node.connections.direct_reply_to import REPLY_TO, REPLY_TO_BYTES, name_answers
 from node.connections.session_cleanup import SessionCleanup
+from node.definitions.definition_changes import leaderless_error
 from queues.addresses.rate import ProducerRate
 from queues.hosts.effect_dispatch import number_of
-from queues.machine.commands import Command, ConsumerKey, Get, Inspect, Retire, SessionId
+from queues.machine.commands import (
+    Command,
+    ConsumerKey,
+    Get,
+    Inspect,
+    Purge,
+    Retire,
+    SessionId,
+)
 from queues.queue_host import QueueHost
 from queues.remote.quorum_proxy import QuorumProxy
 from queues.routing.pace import RoutingShare
@@ -98,6 +107,7 @@ class Channel091:
         self._stash: deque[Publishes | Settles | Called] = deque()
         self.stash_bytes: i64 = 0
         self._awaited: Callable[[int, int], None] | None = None
+        self._takes_known_counts = False  # in place of the answer of a queue without a leader
         self._proposed = False  # waits for a definition to be committed
         self._awaiting_uid: i64 = 0  # the queue whose answer is awaited
         self._cancelling: methods.BasicCancel | None = None
@@ -454,7 +464,7 @@ class Channel091:
         if answers:
             self._answers = consumer
         self._attaching[consumer.number] = method.no_wait
-        self.wait(host.uid)
+        self.wait_for(host)
 
     def _host_to_consume(self, method: methods.BasicConsume) -> QueueHost:
         host = self.owner.queue_for_read(self, method.queue)
@@ -481,7 +491,7 @@ class Channel091:
                 self.send(methods.BasicCancelOk(method.consumer_tag))
             return
         self._cancelling = method
-        self.wait(consumer.host.uid)
+        self.wait_for(consumer.host)
         if consumer is self._answers:
             self._answers = None
         self.deliveries.cancel(consumer)
@@ -508,11 +518,15 @@ class Channel091:
         self.deliveries.hosts[host.uid] = host
         self.getting.begin(method.no_ack)
         host.command(self, Get(self._session))
-        self.wait(host.uid)
+        self.wait_for(host)
 
-    def inspect(self, host: QueueHost, answer: Callable[[int, int], None]) -> None:
-        """Ask the queue for its counts; `answer(ready, consumers)` comes later."""
-        self._ask(host, Inspect(self._session), answer)
+    def inspect(
+        self, host: QueueHost, answer: Callable[[int, int], None], patience_ms: int = 0
+    ) -> None:
+        """Ask the queue for its counts; `answer(ready, consumers)` comes later, after `patience_ms`
+        without a leader with the counts that were known last; 0: such a queue is an error."""
+        self._takes_known_counts = patience_ms > 0
+        self._ask(host, Inspect(self._session), answer, patience_ms)
 
     def retire(
         self,
@@ -525,17 +539,44 @@ class Channel091:
         from then on, until this channel ends."""
         self._ask(host, Retire(self._session, False, if_empty, if_unused), answer)
 
-    def _ask(self, host: QueueHost, command: Command, answer: Callable[[int, int], None]) -> None:
+    def _ask(
+        self,
+        host: QueueHost,
+        command: Command,
+        answer: Callable[[int, int], None],
+        patience_ms: int = 0,
+    ) -> None:
         self.deliveries.hosts[host.uid] = host
         self._awaited = answer
         host.command(self, command)
-        self.wait(host.uid)
+        self.wait_for(host, patience_ms)
 
-    def await_purge(self, host: QueueHost, answer: Callable[[int, int], None]) -> None:
-        """As `inspect`, for a Purge that is handed down by the caller."""
-        self.deliveries.hosts[host.uid] = host
-        self._awaited = answer
+    def wait_for(self, host: QueueHost, patience_ms: int = 0) -> None:
+        """`wait` for what the queue was just asked, not for ever if it has no leader."""
         self.wait(host.uid)
+        if isinstance(host, QuorumProxy):
+            host.watch_leader(self._session, self, patience_ms, False)
+
+    def on_leaderless(self, uid: int) -> None:
+        """See LeaderlessSink."""
+        host = self.deliveries.hosts.get(uid)
+        outbox = self.publisher.outboxes.get(uid)
+        if host is None and outbox is not None:
+            host = outbox.host
+        if self.ended or host is None:
+            return
+        if self._awaiting_uid == uid and self._takes_known_counts:
+            self._answered(host.ready_count, host.consumer_count)
+        elif self._awaiting_uid == uid or self._is_committing():
+            self._awaited = None
+            self._cancelling = None
+            self.getting.forget()
+            self._attaching = {}
+            self.owner.fail(self, leaderless_error(host))
+
+    def purge(self, host: QueueHost, answer: Callable[[int, int], None]) -> None:
+        """As `inspect`: how many messages were removed."""
+        self._ask(host, Purge(self._session), answer)
 
     # Modes of publishing
 
@@ -600,14 +641,21 @@ class Channel091:
             self.deliveries.settle_runs(runs, outcome)
         transaction.let_go()
         self.wait(0)
+        for outbox in self.publisher.outboxes.values():
+            if isinstance(outbox.host, QuorumProxy):
+                outbox.host.watch_leader(self._session, self, 0, True)
         self.owner.mark_channel(self)
+
+    def _is_committing(self) -> bool:
+        """Whether tx.commit-ok waits for confirms."""
+        return self._transaction is not None and not self._keeping and self._routed is None
 
     def _weigh_commit(self) -> None:
         """In a transaction, confirms are for us; the last one ends the commit."""
         for _, _, accepted in self.publisher.take_confirms():
             if not accepted:
                 self._refused = True
-        if self._keeping or self._routed is not None or not self.publisher.all_decided():
+        if not self._is_committing() or not self.publisher.all_decided():
             return
         self._keeping = True
         if self._refused:
@@ -742,6 +790,7 @@ class Channel091:
     def _answered(self, first: int, second: int) -> None:
         answer = self._awaited
         self._awaited = None
+        self._takes_known_counts = False
         if self.ended:
             return
         assert answer is not None

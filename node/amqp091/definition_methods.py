@@ -6,7 +6,7 @@ here, so that the answer means that this node routes by it.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from node.amqp091.stream_rules import refuse_purge
 from node.auth.permissions import CONFIGURE, READ
@@ -25,13 +25,15 @@ from queues.definitions.broker_objects import Destination, Queue
 from queues.definitions.metadata.commands import Bind, Command, DeleteExchange, Unbind
 from queues.definitions.metadata.outcomes import Outcome, Refused
 from queues.definitions.metadata.refusals import ON_DEFAULT_EXCHANGE
-from queues.machine.commands import Purge
 from warren.wire.amqp091 import methods
 from warren.wire.errors import ProtocolError, ReplyCode, Scope
 
 if TYPE_CHECKING:
     from node.amqp091.channel import Channel091
     from node.amqp091.endpoint import Endpoint091
+
+
+COUNTS_MS: Final = 1_000  # to wait for a leader that can count; then the last counts are given
 
 
 def call_definition(endpoint: "Endpoint091", channel: "Channel091", method: methods.Method) -> None:
@@ -143,7 +145,7 @@ def _answer_declare(
     if endpoint.broker.queues.is_at_rest(queue.uid):
         _reply(channel, False, methods.QueueDeclareOk(queue.name, 0, 0))
         return
-    channel.inspect(endpoint.broker.queues.host(queue.uid), inspected)
+    channel.inspect(endpoint.broker.queues.host(queue.uid), inspected, COUNTS_MS)
 
 
 def _delete_queue(
@@ -181,7 +183,7 @@ def _delete_queue(
     elif checks:
         channel.retire(broker.queues.host(uid), method.if_empty, method.if_unused, inspected)
     elif not broker.queues.is_home(queue):
-        channel.inspect(broker.queues.host(uid), inspected)
+        channel.inspect(broker.queues.host(uid), inspected, COUNTS_MS)
     else:
         delete(0)
 
@@ -211,8 +213,7 @@ def _purge_queue(
         if not method.no_wait:
             channel.send(methods.QueuePurgeOk(count))
 
-    channel.await_purge(host, purged)
-    host.command(channel, Purge(channel.session))
+    channel.purge(host, purged)
 
 
 def _bind_queue(

@@ -178,7 +178,8 @@ class ClusterSection(Section, frozen=True, kw_only=True):
     name: Annotated[str, Meta(max_length=255)] = ""
     # Milliseconds for which a node that starts waits for a majority before it serves clients.
     minority_wait_ms: Annotated[int, Meta(ge=0, le=3_600_000)] = 5000
-    # Changes of definitions that no majority takes within so many milliseconds are refused.
+    # Changes of definitions that no majority takes within so many milliseconds are refused, and so
+    # are commands on a quorum or mirrored queue that has had no leader for so long.
     change_timeout_ms: Annotated[int, Meta(ge=100, le=3_600_000)] = 15_000
     # A node that cannot be reached for so many milliseconds loses its exclusive queues and
     # sessions.

@@ -24,7 +24,8 @@ from queues.definitions.metadata.commands import (
     Unbind,
 )
 from queues.definitions.metadata.outcomes import Outcome
-from warren.wire.errors import ProtocolError, ReplyCode
+from queues.queue_host import QueueHost
+from warren.wire.errors import ProtocolError, ReplyCode, Scope
 
 UNKNOWN_COUNT: Final = 1  # of messages in a queue that is down: it may not be empty
 
@@ -122,6 +123,13 @@ def readable_queue(actor: Actor, name: str) -> Queue:
     queue = find_queue(actor, name)
     check_lock(actor, queue)
     return queue
+
+
+def leaderless_error(host: QueueHost) -> ProtocolError:
+    """Why a queue has not answered in time."""
+    place = f"queue '{host.name}' in vhost '{host.vhost}'"
+    text = f"{place} has no leader that this node knows of"
+    return ProtocolError(ReplyCode.INTERNAL_ERROR, text, Scope.CHANNEL)
 
 
 def queue_declaration(

@@ -104,7 +104,7 @@ class LiveOperations:
     # Messages
 
     async def purge(self, queue: Queue) -> int:
-        session = OperatorSession(self._broker.identity.new_session())
+        session = self._impatient_session()
         host = self._broker.queues.host(queue.uid)
         refuse_purge(host)
         try:
@@ -202,7 +202,7 @@ class LiveOperations:
             chunk = gate.stamped(chunk)
             if not self._admit(gate, chunk):
                 return True  # The address drops it, as its policy says.
-        session = OperatorSession(self._broker.identity.new_session())
+        session = self._impatient_session()
         try:
             return await session.publish(hosts, chunk, self._broker.turn)
         finally:
@@ -261,7 +261,7 @@ class LiveOperations:
                 tally.pairs.count("", vhost, [key], [0], 1, [targets.names()])
 
     async def get(self, queue: Queue, count: int, outcome: int) -> Sequence[Got]:
-        session = OperatorSession(self._broker.identity.new_session())
+        session = self._impatient_session()
         try:
             return await self._get(session, queue, count, outcome)
         finally:
@@ -314,6 +314,9 @@ class LiveOperations:
         if self._broker.alarms.is_set():
             reason = self._broker.alarms.reason()
             raise PublishersBlocked(f"publishing is blocked by a resource alarm: {reason}")
+
+    def _impatient_session(self) -> OperatorSession:
+        return OperatorSession(self._broker.identity.new_session(), waits_for_leaders=False)
 
     def _end(self, session: OperatorSession) -> None:
         self._broker.turn.begin()

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final, Protocol
 
+from node.definitions.definition_changes import leaderless_error
 from node.events.consumerless import Consumerless
 from queues.machine.commands import (
     EndSession,
@@ -22,6 +23,7 @@ from queues.machine.commands import (
 )
 from queues.message import Chunk
 from queues.queue_host import QueueHost, View
+from queues.remote.quorum_proxy import QuorumProxy
 from queues.routing.pace import RoutingPace
 from queues.sessions.credit import CreditActor, CreditSpec
 
@@ -42,14 +44,20 @@ class QueueGone(Exception):
 
 
 class OperatorSession(Consumerless):
-    """Invariant: `_waiting` are the queues that have to answer before `_answered` is set."""
+    """Invariant: `_waiting` are the queues that have to answer before `_answered` is set.
 
-    def __init__(self, session: SessionId) -> None:
+    `waits_for_leaders`: for as long as it takes; else a queue that has no leader for too long is an
+    error (ProtocolError), whatever is asked of it.
+    """
+
+    def __init__(self, session: SessionId, waits_for_leaders: bool = True) -> None:
         self._session = session
+        self._waits_for_leaders = waits_for_leaders
         self._credit = CreditActor("management", CREDIT)
         self._waiting: set[int] = set()
         self._used: dict[int, QueueHost] = {}
         self._answered = asyncio.Event()
+        self._leaderless: QueueHost | None = None
         self._refused = False
         self._unreadable = False
         self._purged = 0
@@ -79,14 +87,14 @@ class OperatorSession(Consumerless):
                 self._ask(host)
                 host.publish(self, shared, 1)
             at += some
-        await self._answered.wait()
+        await self._wait(awaits_confirms=True)
         return not self._refused
 
     async def purge(self, host: QueueHost) -> int:
         """How many messages were removed. QueueGone: the queue is gone, or cannot be reached."""
         self._ask(host)
         host.command(self, Purge(self._session))
-        await self._answered.wait()
+        await self._wait()
         if not self.is_served(host):
             raise QueueGone
         return self._purged
@@ -96,7 +104,7 @@ class OperatorSession(Consumerless):
         no publish from now on, until this session ends. QueueGone: as for `purge`."""
         self._ask(host)
         host.command(self, Retire(self._session, False, if_empty, if_unused))
-        await self._answered.wait()
+        await self._wait()
         if not self.is_served(host):
             raise QueueGone
         return self._counts
@@ -106,7 +114,7 @@ class OperatorSession(Consumerless):
         self._got = (0, False, 0)
         self._ask(host)
         host.command(self, Get(self._session))
-        await self._answered.wait()
+        await self._wait()
         return self._got
 
     async def inspect(self, host: QueueHost) -> tuple[int, int]:
@@ -114,7 +122,7 @@ class OperatorSession(Consumerless):
         got before. QueueGone: there is none."""
         self._ask(host)
         host.command(self, Inspect(self._session))
-        await self._answered.wait()
+        await self._wait()
         if not self.is_served(host):
             raise QueueGone
         return self._counts
@@ -132,7 +140,7 @@ class OperatorSession(Consumerless):
             if view is not None:
                 return view
             self._ask(host)
-            await self._answered.wait()
+            await self._wait()
 
     def settle(self, host: QueueHost, messages: list[int], outcome: int) -> None:
         if messages and host.uid in self._used:
@@ -149,6 +157,24 @@ class OperatorSession(Consumerless):
         self._answered.clear()
         self._waiting.add(host.uid)
         self._used[host.uid] = host
+
+    async def _wait(self, awaits_confirms: bool = False) -> None:
+        """Until all have answered."""
+        for uid in self._waiting:
+            host = self._used.get(uid)
+            if isinstance(host, QuorumProxy) and not self._waits_for_leaders:
+                host.watch_leader(self._session, self, 0, awaits_confirms)
+        await self._answered.wait()
+        if self._leaderless is not None:
+            raise leaderless_error(self._leaderless)
+
+    def on_leaderless(self, uid: int) -> None:
+        """See LeaderlessSink. A message that no leader has got is not published later."""
+        host = self._used.get(uid)
+        if isinstance(host, QuorumProxy):
+            host.withdraw_publishes(self._session)
+            self._leaderless = host
+            self._answered.set()
 
     def _answer(self, uid: int) -> None:
         self._waiting.discard(uid)

@@ -23,7 +23,7 @@ from queues.machine.commands import Command, ConsumerKey, EndSession, SessionId
 from queues.machine.consuming.numbered_sessions import Resume
 from queues.machine.fifo import Fifo
 from queues.message import Chunk
-from queues.queue_host import CancelSink, QueueHost, SessionSink, View
+from queues.queue_host import CancelSink, LeaderlessSink, QueueHost, SessionSink, View
 from queues.remote.items import (
     ACTIVATED,
     APPLIED,
@@ -69,6 +69,7 @@ from queues.sessions.credit import QUEUE, CreditActor, CreditSpec
 NO_MEMBER: Final = 0  # no member has this id
 KEPT_BYTES_MAX: Final = 64 << 20
 GO_ON_BYTES: Final = KEPT_BYTES_MAX // 2
+PATIENCE_MS: Final = 15_000  # for a question without a leader
 BRAKE_SPEC: Final = CreditSpec(1, 1)
 ANSWERS: Final = frozenset(
     (
@@ -305,6 +306,7 @@ class QuorumProxy:
         if self.is_gone or (member != NO_MEMBER and term < self.term):
             return
         self.member = member
+        self._counts = (self.ready_count, self.checked_out_count, self.consumer_count)
         self.end = None
         self._peer_route = None
         if member == NO_MEMBER:
@@ -329,6 +331,28 @@ class QuorumProxy:
 
     def unwatch_failover(self, key: ConsumerKey) -> None:
         self._failover_sinks.pop(key, None)
+
+    def watch_leader(
+        self, session: SessionId, sink: LeaderlessSink, patience_ms: i64, awaits_confirms: bool
+    ) -> None:
+        """Tell the sink if what the session has just asked waits for so long (0: as long as usual)
+        without a leader; if `awaits_confirms`, also if its publishes do."""
+        remote_session = self._remote_sessions.get(session)
+        if remote_session is not None:
+            usual: i64 = self._quorum_proxies.patience_ms
+            patience_ms = patience_ms if patience_ms > 0 else usual
+            remote_session.watch_leader(sink, patience_ms, awaits_confirms)
+
+    def withdraw_publishes(self, session: SessionId) -> None:
+        """The session is about to end: forget what it has published and no leader can have got."""
+        remote_session = self._remote_sessions.get(session)
+        if remote_session is not None:
+            remote_session.withdraw_publishes()
+
+    def look_at_time(self, now_ms: i64) -> None:
+        """About once a second."""
+        for remote_session in list(self._remote_sessions.values()):
+            remote_session.look_at_time(now_ms)
 
     @property
     def is_led(self) -> bool:
@@ -467,7 +491,12 @@ class QuorumProxies:
     """The proxies of all quorum queues on a node of a cluster."""
 
     def __init__(
-        self, member: int, find_end: FindEnd, find_peer_route: FindPeerRoute, turn: EndOfTurn
+        self,
+        member: int,
+        find_end: FindEnd,
+        find_peer_route: FindPeerRoute,
+        turn: EndOfTurn,
+        patience_ms: int = PATIENCE_MS,
     ) -> None:
         self.member = member  # this node
         self.find_end = find_end
@@ -475,6 +504,7 @@ class QuorumProxies:
         self.hosts: dict[int, QuorumProxy] = {}
         self.published_bytes: i64 = 0  # of messages that went to leaders on other nodes
         self.on_unused: Callable[[int], None] = ignore  # uid: no session needs that proxy any more
+        self.patience_ms: i64 = patience_ms
         self._turn = turn
 
     def add(self, host: QuorumProxy) -> None:
@@ -505,8 +535,9 @@ class QuorumProxies:
             elif host.member == member:
                 host.resume_all(False)
 
-    def tick(self) -> None:
+    def tick(self, now_ms: i64) -> None:
         """About once a second: those that were refused by a leader try again, in case that no node
-        reports another."""
+        reports another; those that waited too long for one hear that. `now_ms` is monotonic."""
         for host in list(self.hosts.values()):
             host.resume_all(True)
+            host.look_at_time(now_ms)

@@ -6,13 +6,16 @@ node that has a member of it offers, `StreamSink` what stands there for a sessio
 """
 
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from queues.machine.commands import Command, SessionId
 from queues.machine.consuming.numbered_sessions import Resume, Resumed
 from queues.message import Chunk
 from queues.queue_host import Counts, SessionSink, View
 from queues.sessions.credit import CreditActor
+
+if TYPE_CHECKING:
+    from queues.remote.remote_session import RemoteSession
 
 WINDOW_BYTES: Final = 1 << 20  # of bodies on their way to a session, or waiting for it
 PART_BYTES: Final = 1 << 20  # a message of the stream is closed at this size
@@ -120,3 +123,50 @@ class PeerRoute(Protocol):
 FindPeerRoute = Callable[
     [int], PeerRoute | None
 ]  # by member id; None: that node was never heard of
+
+
+class RemoteSessionHome(Protocol):
+    """What a remote session needs of its queue's proxy: the leader, and an account of what is
+    kept.
+    """
+
+    @property
+    def uid(self) -> int: ...
+
+    @property
+    def term(self) -> int:
+        """Of the leader, or of the last one."""
+
+    @property
+    def is_led(self) -> bool:
+        """Whether there is a leader that can be reached."""
+
+    @property
+    def end(self) -> HomeEnd | None:
+        """The leader's end, if that is this node."""
+
+    @property
+    def credit(self) -> CreditActor: ...
+
+    def send_publish(
+        self, session: SessionId, number: int, confirmed: int, chunk: Chunk, first_seq: int
+    ) -> None: ...
+
+    def send_command(
+        self, session: SessionId, number: int, confirmed: int, command: Command
+    ) -> None: ...
+
+    def send_resume(self, attempt: int, wanted: Resume) -> None: ...
+
+    def send_inspect(self, session: SessionId) -> None: ...
+
+    def send_taken(self, session: SessionId, byte_count: int) -> None: ...
+
+    def keeps(self, byte_count: int) -> None:
+        """So many bytes of publishes more, or fewer, are kept."""
+
+    def is_ending(self, session: SessionId) -> bool:
+        """Whether the session must not begin yet."""
+
+    def over(self, remote_session: "RemoteSession") -> None:
+        """Nothing is left to be done for it."""

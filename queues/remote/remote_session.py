@@ -15,10 +15,13 @@ is applied that the session handed down before. So a redeclare of a queue writes
 What the session has received and not looked at is asked for again from a new leader, in the
 order in which it was received; so bodies are looked at in the order in which they come. Limits: the
 owner's. Invariant: `_kept` are the commands `_applied + 1` .. `_next - 1`.
+
+A session may ask not to wait for ever without a leader (`watch_leader`). Its question is withdrawn
+then, and also when the session ends, but not if it was sent: a leader may have it in its log.
 """
 
 from collections import deque
-from typing import Final, Protocol, final
+from typing import Final, final
 
 from mypy_extensions import i64
 
@@ -39,115 +42,16 @@ from queues.machine.commands import (
 from queues.machine.consuming.consumers import Consumer
 from queues.machine.consuming.numbered_sessions import Resume, asks
 from queues.message import Chunk
-from queues.queue_host import SessionSink, View
+from queues.queue_host import LeaderlessSink, SessionSink, View
 from queues.remote.home import VISITOR_CREDIT
+from queues.remote.kept import Body, Kept, Told
 from queues.remote.moving import Moved, Taker
 from queues.remote.proxy import Tie
-from queues.remote.remote_interfaces import WINDOW_BYTES, HomeEnd
+from queues.remote.remote_interfaces import WINDOW_BYTES, RemoteSessionHome
 from queues.sessions.credit import CreditActor
 
 FAR: Final = 1 << 62
 TAKEN_BYTES: Final = WINDOW_BYTES // 4  # looked at, and told to the leader at once
-
-
-class RemoteSessionHome(Protocol):
-    """What a remote session needs of its queue's proxy: the leader, and an account of what is
-    kept.
-    """
-
-    @property
-    def uid(self) -> int: ...
-
-    @property
-    def term(self) -> int:
-        """Of the leader, or of the last one."""
-
-    @property
-    def is_led(self) -> bool:
-        """Whether there is a leader that can be reached."""
-
-    @property
-    def end(self) -> HomeEnd | None:
-        """The leader's end, if that is this node."""
-
-    @property
-    def credit(self) -> CreditActor: ...
-
-    def send_publish(
-        self, session: SessionId, number: int, confirmed: int, chunk: Chunk, first_seq: int
-    ) -> None: ...
-
-    def send_command(
-        self, session: SessionId, number: int, confirmed: int, command: Command
-    ) -> None: ...
-
-    def send_resume(self, attempt: int, wanted: Resume) -> None: ...
-
-    def send_inspect(self, session: SessionId) -> None: ...
-
-    def send_taken(self, session: SessionId, byte_count: int) -> None: ...
-
-    def keeps(self, byte_count: int) -> None:
-        """So many bytes of publishes more, or fewer, are kept."""
-
-    def is_ending(self, session: SessionId) -> bool:
-        """Whether the session must not begin yet."""
-
-    def over(self, remote_session: "RemoteSession") -> None:
-        """Nothing is left to be done for it."""
-
-
-@final
-class Kept:
-    """A command that may have to be sent again: publishes as their bytes, whatever becomes of the
-    chunk in the meantime."""
-
-    __slots__ = ("base", "chunk", "command", "data", "first_seq", "number")
-
-    def __init__(
-        self, number: i64, command: Command | None, chunk: Chunk | None, first_seq: i64
-    ) -> None:
-        self.number: i64 = number
-        self.command = command
-        self.chunk = chunk
-        self.data: bytes | None = None if chunk is None else chunk.data
-        self.base: i64 = 0 if chunk is None else chunk.base
-        self.first_seq: i64 = first_seq
-
-    def fresh(self) -> Chunk:
-        """The messages, in a chunk without a holder."""
-        old = self.chunk
-        assert old is not None and self.data is not None
-        return Chunk(old.format_tag, self.data, self.base, old.offsets, old.info, old.names)
-
-    def size(self) -> i64:
-        return 0 if self.chunk is None else self.chunk.size()
-
-
-@final
-class Told:
-    """Messages that the session received, and that it cannot look at yet, or has not."""
-
-    __slots__ = ("count", "delivery_seq", "first", "number")
-
-    def __init__(self, number: i64, delivery_seq: i64, first: i64, count: i64) -> None:
-        self.number: i64 = number
-        self.delivery_seq: i64 = delivery_seq
-        self.first: i64 = first
-        self.count: i64 = count
-
-
-@final
-class Body:
-    """Messages first.. that another node has sent; `foreign`: it leads no longer."""
-
-    __slots__ = ("chunk", "count", "first", "foreign")
-
-    def __init__(self, first: i64, chunk: Chunk) -> None:
-        self.first: i64 = first
-        self.count: i64 = chunk.count()
-        self.chunk = chunk
-        self.foreign = False
 
 
 @final
@@ -165,6 +69,7 @@ class RemoteSession:
         self._next: i64 = 1  # number of the next command
         self._applied: i64 = 0
         self._sent: i64 = 0  # to the leader that there is
+        self._handed: i64 = 0  # to any leader
         self._asking: i64 = 0  # the command under way whose answer is waited for
         self._used = False  # some leader has been sent something
         self.is_open = False  # the leader that there is knows how far the stream has come
@@ -184,6 +89,10 @@ class RemoteSession:
         self._least_term: i64 = 0  # of a leader that has applied what another node numbered
         self._inspects: deque[int] = deque()  # not answered: each waits for this command
         self._inspecting = False  # the leader that there is was asked for the first of them
+        self._leaderless_sink: LeaderlessSink | None = None  # does not wait for ever
+        self._patience_ms: i64 = 0
+        self._awaits_confirms = False  # the same for its publishes
+        self._closed_ms: i64 = 0  # since when it waits without a leader; 0: it does not
 
     @property
     def session(self) -> SessionId:
@@ -219,6 +128,7 @@ class RemoteSession:
             return
         elif isinstance(command, EndSession):
             self._end()
+            self._withdraw(False)
             if self._next == 1 and not self._used:
                 self._home.over(self)
                 return
@@ -234,6 +144,61 @@ class RemoteSession:
             self._send(kept, chunk)
         elif not self.is_open and not self._used:
             self.begin()
+
+    # Without a leader for long
+
+    def watch_leader(self, sink: LeaderlessSink, patience_ms: i64, awaits_confirms: bool) -> None:
+        """Tell the sink, once, if what is asked waits for so long without a leader; if
+        `awaits_confirms`, also if publishes do."""
+        self._leaderless_sink = sink
+        self._patience_ms = patience_ms
+        self._awaits_confirms = awaits_confirms
+
+    def look_at_time(self, now_ms: i64) -> None:
+        """Some time has passed."""
+        sink = self._leaderless_sink
+        if sink is None or self.is_open or self._ended or not self._is_waiting():
+            self._closed_ms = 0
+        elif self._closed_ms == 0:
+            self._closed_ms = now_ms
+        elif now_ms - self._closed_ms >= self._patience_ms:
+            self._closed_ms = 0
+            self._leaderless_sink = None
+            self._withdraw(False)
+            sink.on_leaderless(self.uid)
+
+    def _is_waiting(self) -> bool:
+        if self._asking > 0 or len(self._inspects) > 0:
+            return True
+        if self._awaits_confirms and self._confirmed < self._published:
+            return True
+        return any(kept.command is not None and asks(kept.command) for kept in self._kept)
+
+    def withdraw_publishes(self) -> None:
+        """Forget those that no leader can have got: the session is about to end."""
+        self._withdraw(True)
+
+    def _withdraw(self, publishes: bool) -> None:
+        """Forget what was asked, or published, and was not sent to any leader."""
+        self._inspects.clear()
+        left: deque[Kept] = deque()
+        freed: i64 = 0
+        gone: i64 = 0
+        for kept in self._kept:
+            command = kept.command
+            drops = publishes if command is None else asks(command)
+            if kept.number <= self._handed or not drops:
+                kept.number -= gone
+                left.append(kept)
+                continue
+            gone += 1
+            freed += kept.size()
+            if isinstance(command, Attach):
+                self._takers.pop(command.key & 0xFFFFFFFF, None)
+        self._kept = left
+        self._next -= gone
+        if freed > 0:
+            self._home.keeps(-freed)
 
     def adopt(
         self, published: i64, consumers: list[Consumer], active_key: ConsumerKey | None
@@ -313,6 +278,7 @@ class RemoteSession:
         home = self._home
         if home.is_led and not self.is_refused and not home.is_ending(self._session):
             self.is_open = True
+            self._closed_ms = 0
             self._pump()
 
     def _may_go(self, kept: Kept) -> bool:
@@ -339,6 +305,7 @@ class RemoteSession:
         """`chunk`: as the session has just handed it down; else a new one is made."""
         self._used = True
         self._sent = kept.number
+        self._handed = max(self._handed, kept.number)
         command = kept.command
         if command is not None and asks(command):
             self._asking = kept.number
@@ -561,6 +528,7 @@ class RemoteSession:
             self._session_over()
             return
         self.is_open = True
+        self._closed_ms = 0
         self._told.clear()  # It is sent again.
         self._sent = number
         if self._asking > number:

@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from node.clock import monotonic_ms
 from node.cluster.queues.group_member import GroupMember
 from node.cluster.queues.mirrors import Mirrors
 from node.cluster.queues.suspending import ENDED_MS, LedQueue, Suspending
@@ -106,7 +107,10 @@ class QuorumQueues:
         self._cluster = cluster
         self._leaders = leaders
         self._wal = wal
-        self.quorum_proxies = QuorumProxies(cluster.member, self.find_end, find_peer_route, turn)
+        patience_ms = broker.config.cluster.change_timeout_ms
+        self.quorum_proxies = QuorumProxies(
+            cluster.member, self.find_end, find_peer_route, turn, patience_ms
+        )
         self._snapshots = snapshots
         self._streams = streams
         self._stream_deleted = stream_deleted
@@ -738,7 +742,7 @@ class QuorumQueues:
 
     def tick(self) -> None:
         """Do what is due about once a second."""
-        self.quorum_proxies.tick()
+        self.quorum_proxies.tick(monotonic_ms())
         for uid in list(self._renewing):
             queue = self._broker.metadata.queue(uid)
             if queue is not None:

@@ -156,7 +156,7 @@ class StandbySite:
 
     def tick(self) -> None:
         self.node.turn.begin()
-        self._proxies.tick()
+        self._proxies.tick(0)
 
 
 class ClusterStandby:

@@ -76,7 +76,7 @@ class Node:
 
     def tick(self) -> None:
         """Once in a while."""
-        self.quorum_proxies.tick()
+        self.quorum_proxies.tick(0)
         for peer_queues in self.all_peer_queues.values():
             peer_queues.stubs.tell_counts()
 

@@ -90,6 +90,9 @@ class FakeSink:
     def on_unreadable(self, uid: int) -> None:
         self.told.append(("unreadable", uid))
 
+    def on_leaderless(self, uid: int) -> None:
+        self.told.append(("leaderless", uid))
+
     def on_gone(self, uid: int) -> None:
         self.confirmed.pop(uid, None)  # It starts again if it uses the queue again.
         self.told.append(("gone", uid))

@@ -229,10 +229,13 @@ class Health:
         operations = self._context.operations
         queue = operations.broker.definitions.queue(actor.vhost, ALIVENESS)
         assert queue is not None
-        sent = await operations.publish(
-            actor.vhost, "", ALIVENESS.encode(), EMPTY_PROPERTIES, b"test_message"
-        )
-        got = await operations.get(queue, 1, ACCEPT)
+        try:
+            sent = await operations.publish(
+                actor.vhost, "", ALIVENESS.encode(), EMPTY_PROPERTIES, b"test_message"
+            )
+            got = await operations.get(queue, 1, ACCEPT)
+        except ProtocolError as error:
+            refused(error)
         return _ok() if sent and got else _failed("the message did not come back")
 
 

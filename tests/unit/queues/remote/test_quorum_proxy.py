@@ -1,12 +1,19 @@
 """A quorum queue as a session sees it: the leader may change, what it receives may not."""
 
+from collections.abc import Callable
+
+import pytest
+
 from queues.machine.commands import (
     ACCEPT,
     Attach,
+    Command,
     ConsumerKey,
     EndSession,
     Get,
     Inspect,
+    Purge,
+    Retire,
     SessionId,
     Settle,
     consumer_key,
@@ -22,6 +29,7 @@ from queues.remote.items import (
     INSPECT_OK,
     NOT_LEADER,
     NUMBERED,
+    PURGED,
     RELEASED,
     RESUME,
     BadItem,
@@ -31,7 +39,7 @@ from queues.remote.items import (
     resume_in,
     take_items,
 )
-from queues.remote.quorum_proxy import QuorumProxies, QuorumProxy
+from queues.remote.quorum_proxy import NO_MEMBER, QuorumProxies, QuorumProxy
 from queues.remote.remote_interfaces import Ending, HomeEnd
 from queues.sessions.credit import CreditActor, CreditSpec
 from tests.sim.queues.roaming_end import End
@@ -40,6 +48,7 @@ from tests.unit.queues.messages import body_of, chunk_of
 
 UID = 5
 HERE, THERE = 1, 2
+PATIENCE_MS = 5_000
 
 
 class FakeRoad:
@@ -75,7 +84,7 @@ class Harness:
         self.end = End(UID, options or Options(), Steady())
         self.peer_route = FakeRoad()
         self.quorum_proxies = QuorumProxies(
-            HERE, self._find_end, lambda member: self.peer_route, self
+            HERE, self._find_end, lambda member: self.peer_route, self, PATIENCE_MS
         )
         spec = CreditSpec(400, 200)
         self.proxy = QuorumProxy(UID, "/", "q", False, spec, self.quorum_proxies)
@@ -115,6 +124,17 @@ class Harness:
         joined = parts if isinstance(parts, bytes) else b"".join(parts)
         for item in take_items(joined):
             self.quorum_proxies.take(THERE, item)
+
+    def ask(self, command: Command, awaits_confirms: bool = False) -> None:
+        """Hand it down, and wait for its answer no longer than PATIENCE_MS without a leader."""
+        self.proxy.command(self.sink, command)
+        self.proxy.watch_leader(self.sink.session, self.sink, 0, awaits_confirms)
+
+    def wait(self, wait_ms: int) -> None:
+        """Time passes, without news of a leader."""
+        self.quorum_proxies.tick(self.now_ms)
+        self.now_ms += wait_ms
+        self.quorum_proxies.tick(self.now_ms)
 
     def told(self) -> list[Told]:
         return self.sink.take()
@@ -189,7 +209,7 @@ def test_a_leader_that_leads_no_more_is_asked_again_when_time_passes() -> None:
     harness.hear(put_numbers(NOT_LEADER, UID, harness.sink.session, 3))
     harness.publish(b"c")
     assert harness.peer_route.take() == []
-    harness.quorum_proxies.tick()
+    harness.quorum_proxies.tick(harness.now_ms)
     harness.answer_resume(0)
     assert numbers_of(harness.peer_route.take()) == [1, 2, 3]
 
@@ -289,7 +309,7 @@ def test_a_lost_inspect_is_asked_again_from_the_next_leader() -> None:
     (asked,) = harness.peer_route.take()
     assert (asked.kind, asked.numbers) == (INSPECT, (4,))
     harness.hear(put_numbers(NOT_LEADER, UID, harness.sink.session, 4))
-    harness.quorum_proxies.tick()
+    harness.quorum_proxies.tick(harness.now_ms)
     (again,) = harness.peer_route.take()
     assert again.kind == INSPECT
     harness.hear(put_numbers(INSPECT_OK, UID, harness.sink.session, 7, 1))
@@ -541,3 +561,108 @@ def test_credit_that_a_leader_withheld_comes_back_when_it_is_lost() -> None:
     harness.hear(put_numbers(CONFIRMS_HELD, UID, harness.sink.session, 400))
     harness.proxy.leader(THERE, 4)
     assert not harness.sink.credit.is_blocked()
+
+
+# Without a leader for long
+
+
+QUESTIONS = [
+    lambda session: Get(session),
+    lambda session: Purge(session),
+    lambda session: Inspect(session),
+    lambda session: Retire(session, False, True, True),
+    lambda session: Attach(consumer_key(session, 1), 1, True, False, 0),
+]
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_a_question_that_no_leader_got_is_withdrawn_when_there_is_none_for_long(
+    question: Callable[[SessionId], Command],
+) -> None:
+    harness = Harness()
+    harness.publish(b"a")
+    harness.ask(question(harness.sink.session))
+    harness.publish(b"b")
+    harness.wait(PATIENCE_MS - 1)
+    assert harness.told() == []
+    harness.wait(1)
+    assert harness.told() == [("leaderless", UID)]
+    harness.proxy.command(harness.sink, EndSession(harness.sink.session))
+    harness.proxy.leader(THERE, 4)
+    items = harness.peer_route.take()
+    assert numbers_of(items) == [1, 2], "the publishes alone"
+    harness.hear(put_numbers(APPLIED, UID, harness.sink.session, 2))
+    assert numbers_of(harness.peer_route.take()) == [3], "the end of the session"
+
+
+def test_a_question_that_a_leader_may_have_is_not_withdrawn() -> None:
+    harness = Harness()
+    harness.proxy.leader(THERE, 3)
+    harness.ask(Purge(harness.sink.session))
+    assert numbers_of(harness.peer_route.take()) == [1]
+    harness.proxy.leader(NO_MEMBER, 0)
+    harness.wait(PATIENCE_MS)
+    assert harness.told() == [("leaderless", UID)]
+    harness.proxy.command(harness.sink, EndSession(harness.sink.session))
+    harness.proxy.leader(THERE, 4)
+    harness.answer_resume(1)
+    harness.hear(put_numbers(PURGED, UID, harness.sink.session, 7))
+    assert harness.told() == []
+    assert numbers_of(harness.peer_route.take()) == [2], "the end alone: the purge was applied"
+
+
+def test_the_time_without_a_leader_counts_from_the_last_one() -> None:
+    harness = Harness()
+    harness.proxy.leader(THERE, 3)
+    harness.ask(Purge(harness.sink.session))
+    harness.proxy.leader(NO_MEMBER, 0)
+    harness.wait(PATIENCE_MS - 1)
+    harness.peer_route.take()
+    harness.proxy.leader(THERE, 4)
+    harness.answer_resume(1)
+    harness.proxy.leader(NO_MEMBER, 0)
+    harness.wait(PATIENCE_MS - 1)
+    assert harness.told() == []
+    harness.wait(1)
+    assert harness.told() == [("leaderless", UID)]
+
+
+def test_publishes_wait_for_a_leader_however_long_that_takes() -> None:
+    harness = Harness()
+    harness.publish(b"a")
+    harness.wait(100 * PATIENCE_MS)
+    assert harness.told() == []
+    harness.proxy.leader(THERE, 4)
+    assert numbers_of(harness.peer_route.take()) == [1]
+
+
+def test_a_request_that_waits_for_confirms_is_told_and_its_message_is_not_published_later() -> None:
+    harness = Harness()
+    harness.publish(b"a")
+    harness.proxy.watch_leader(harness.sink.session, harness.sink, 0, True)
+    harness.wait(PATIENCE_MS)
+    assert harness.told() == [("leaderless", UID)]
+    assert harness.proxy.kept_bytes > 0
+    harness.proxy.withdraw_publishes(harness.sink.session)
+    harness.proxy.command(harness.sink, EndSession(harness.sink.session))
+    assert harness.proxy.kept_bytes == 0 and not harness.proxy.sessions
+    harness.proxy.leader(THERE, 4)
+    assert harness.peer_route.take() == []
+
+
+def test_what_a_session_asked_without_a_leader_goes_with_the_session() -> None:
+    harness = Harness()
+    harness.proxy.command(harness.sink, Purge(harness.sink.session))
+    harness.proxy.command(harness.sink, EndSession(harness.sink.session))
+    assert not harness.proxy.sessions
+    harness.proxy.leader(THERE, 4)
+    assert harness.peer_route.take() == []
+
+
+def test_counts_stay_as_they_were_while_there_is_no_leader() -> None:
+    harness = Harness()
+    harness.lead_here(3)
+    harness.publish(b"a", b"b")
+    harness.commit()
+    harness.proxy.leader(NO_MEMBER, 0)
+    assert harness.proxy.ready_count == 2
