@@ -12,7 +12,13 @@ from node.cluster.definitions.definitions_group import DefinitionsGroup
 from node.definitions.routes import Routers
 from node.events.authors import BROKER, Author
 from queues.definitions.broker_objects import Binding, Destination, Exchange, Queue
-from queues.definitions.metadata.commands import Bind, Command, DeclareQueue, may_grow
+from queues.definitions.metadata.commands import (
+    Bind,
+    Command,
+    DeclareExchange,
+    DeclareQueue,
+    may_grow,
+)
 from queues.definitions.metadata.machine import Metadata
 from queues.definitions.metadata.outcomes import Outcome, Refused
 from queues.definitions.standby import standby_parameter
@@ -56,11 +62,17 @@ class BrokerDefinitions:
         done: Callable[[Outcome], None] | None = None,
         author: Author = BROKER,
     ) -> None:
-        """Have a command committed; `done` gets the outcome once it is applied here."""
+        """Have a command committed; `done` gets the outcome once it is applied here, or at once for
+        a declare of what this node knows to be there."""
         refusal = self._room_refusal(command)
         if refusal is not None and done is not None:
             done(refusal)
             return
+        if isinstance(command, (DeclareQueue, DeclareExchange)) and done is not None:
+            existing = self._metadata.existing(command)
+            if existing is not None:  # Needs no majority, and writes nothing.
+                done(existing)
+                return
         if isinstance(command, Bind) and done is not None:
 
             def propose(told: Done) -> None:

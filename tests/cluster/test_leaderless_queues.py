@@ -28,6 +28,15 @@ def declare_passively(channel: Any) -> object:
     return channel.queue_declare(QUEUE, passive=True).method.message_count
 
 
+def redeclare(channel: Any) -> object:
+    declared = channel.queue_declare(QUEUE, durable=True, arguments=ARGUMENTS)
+    return declared.method.message_count
+
+
+def exchange_of(channel: Any) -> object:
+    return channel.exchange_declare("sales", "topic", durable=True).method.NAME
+
+
 def commit(channel: Any) -> object:
     channel.tx_select()
     channel.basic_publish("", QUEUE, b"of a transaction")
@@ -40,6 +49,8 @@ CALLS: dict[str, Callable[[Any], object]] = {
     "purge": lambda channel: channel.queue_purge(QUEUE),
     "commit": commit,
     "declare": declare_passively,
+    "redeclare": redeclare,
+    "redeclare exchange": exchange_of,
 }
 
 
@@ -56,10 +67,12 @@ def test_commands_on_a_queue_without_a_leader_are_answered_and_do_nothing_later(
     node = cluster.node(1)
     api = HttpApi(node.management_url)
     message = {"properties": {}, "routing_key": QUEUE, "payload": "m", "payload_encoding": "string"}
+    again = {"durable": True, "arguments": ARGUMENTS}
     take = {"count": 1, "ackmode": "ack_requeue_false", "encoding": "auto"}
     clients = {name: pika.BlockingConnection(pika.URLParameters(node.url)) for name in CALLS}
     channels = {name: client.channel() for name, client in clients.items()}
     channels["declare"].queue_declare(QUEUE, durable=True, arguments=ARGUMENTS)
+    exchange_of(channels["declare"])
     channels["declare"].confirm_delivery()
     for number in range(3):
         channels["declare"].basic_publish("", QUEUE, b"%d" % number)
@@ -70,7 +83,7 @@ def test_commands_on_a_queue_without_a_leader_are_answered_and_do_nothing_later(
         answers[name] = outcome(CALLS[name], channels[name])
 
     def ask(name: str, path: str, body: object) -> None:
-        answers[name] = api.ask("POST", path, body)
+        answers[name] = api.ask("PUT" if body is again else "POST", path, body)
 
     def is_leaderless() -> bool:
         path = "/health/checks/quorum-queues-without-elected-leaders/all-vhosts"
@@ -78,6 +91,7 @@ def test_commands_on_a_queue_without_a_leader_are_answered_and_do_nothing_later(
 
     asked = {
         "HTTP get": (f"/queues/%2F/{QUEUE}/get", take),
+        "HTTP redeclare": (f"/queues/%2F/{QUEUE}", again),
         "HTTP publish": ("/exchanges/%2F/amq.default/publish", message),
     }
     calls = [threading.Thread(target=call, args=(name,), daemon=True) for name in CALLS]
@@ -92,8 +106,10 @@ def test_commands_on_a_queue_without_a_leader_are_answered_and_do_nothing_later(
     finally:
         for number in (2, 3):
             cluster.node(number).resume()
-    assert answers.pop("declare") == 3
-    for name in asked:
+    assert answers.pop("declare") == answers.pop("redeclare") == 3
+    assert answers.pop("redeclare exchange") == "Exchange.DeclareOk"
+    assert answers.pop("HTTP redeclare")[0] == 204
+    for name in asked.keys() - {"HTTP redeclare"}:
         status, body = answers.pop(name)
         assert (name, status, body["reason"]) == (name, 503, NO_LEADER)
     for name, found in answers.items():

@@ -13,7 +13,7 @@ from typing import Final, assert_never
 
 from msgspec.structs import replace
 
-from queues.definitions.arguments import is_canonical
+from queues.definitions.arguments import decode_arguments, is_canonical
 from queues.definitions.broker_objects import (
     DEFAULT_VHOST,
     FIRST_UID,
@@ -72,6 +72,7 @@ from queues.definitions.metadata.refusals import (
 )
 from queues.definitions.metadata.rows import Head, Loaded, Rows, Saved, Unsaved, VhostRow, read_head
 from queues.definitions.metadata.vhost import VHost
+from queues.definitions.queue_options import EXPIRES
 from warren.wire.errors import ReplyCode
 
 
@@ -519,6 +520,27 @@ class Metadata:
         return metadata_rules.put_parameter(parameters, command, self._take_uid)
 
     # Exchanges, queues, bindings
+
+    def existing(self, command: commands.DeclareQueue | commands.DeclareExchange) -> Exists | None:
+        """What the command would find if it were applied now and changed nothing; None: it has to
+        be applied. So it has if the object may be about to go, by expiry or with its user: the
+        command comes behind that in the log."""
+        vhost = self.vhosts.get(command.vhost)
+        if vhost is None:
+            return None
+        if isinstance(command, commands.DeclareExchange):
+            exchange = vhost.exchanges.get(command.name)
+            if exchange is None or not exchange.durable or exchange.auto_delete:
+                return None
+            return Exists(exchange) if exchange_declare_refusal(vhost, command) is None else None
+        queue = vhost.queues.get(command.name)
+        if queue is None or not queue.durable or queue.auto_delete or queue.exclusive_owner:
+            return None
+        if EXPIRES in decode_arguments(queue.arguments):
+            return None
+        if vhost.entry.default_queue_type:
+            command = with_default_type(command, vhost.entry.default_queue_type)
+        return Exists(queue) if queue_declare_refusal(vhost, command) is None else None
 
     def _declare_exchange(self, vhost: VHost, command: commands.DeclareExchange) -> Outcome:
         assert is_canonical(command.arguments)

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from queues.definitions.arguments import encode_arguments
 from queues.definitions.broker_objects import (
     FIRST_UID,
     Binding,
@@ -78,6 +79,40 @@ def test_declaring_twice_creates_once() -> None:
         assert isinstance(first, Created) and isinstance(second, Exists)
         assert second.subject == first.subject and second.changes == ()
         assert steps.machine.version == version
+
+
+def test_an_equal_declare_of_what_is_there_to_stay_can_be_answered_without_the_log() -> None:
+    machine = Metadata()
+    queue = commands.DeclareQueue("/", "q", durable=True)
+    exchange = commands.DeclareExchange("/", "x", "topic", durable=True)
+    assert machine.existing(queue) is None and machine.existing(exchange) is None
+    for index, command in enumerate((queue, exchange), 1):
+        machine.apply(index, command)
+        version = machine.version
+        found = machine.existing(command)
+        assert found is not None and found.subject.name == command.name
+        assert machine.version == version
+    assert machine.existing(commands.DeclareQueue("/", "q")) is None, "not durable"
+    assert machine.existing(commands.DeclareExchange("/", "x", "direct", durable=True)) is None
+    assert machine.existing(commands.DeclareQueue("v", "q", durable=True)) is None
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        commands.DeclareQueue("/", "q", durable=True, auto_delete=True),
+        commands.DeclareQueue("/", "q", exclusive_owner="0000000000000001-1"),
+        commands.DeclareQueue(
+            "/", "q", durable=True, arguments=encode_arguments({"x-expires": 1000})
+        ),
+        commands.DeclareExchange("/", "x", "topic", auto_delete=True),
+    ],
+)
+def test_a_declare_of_what_may_be_about_to_go_needs_the_log(command: Command) -> None:
+    machine = Metadata()
+    machine.apply(1, command)
+    assert isinstance(command, commands.DeclareQueue | commands.DeclareExchange)
+    assert machine.existing(command) is None
 
 
 def test_arguments_that_no_rule_knows_do_not_make_a_redeclaration_differ() -> None:
