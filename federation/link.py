@@ -25,6 +25,7 @@ from federation.running import Facts, OnState, Runner
 from federation.shovel_parameters import NO_ACK, ON_CONFIRM, SourceEnd, TargetEnd
 from federation.upstreams import EXCHANGE, LinkConfig
 from federation.uris import Uri, parse_uri, without_credentials
+from federation.withholding import Withholding
 from queues.definitions.arguments import decode_arguments
 from queues.routing.federation_upstream import RECEIVED_FROM, TYPE, Place, should_forward
 from warren.client import amqp091
@@ -41,6 +42,7 @@ FANOUT: Final = "fanout"
 RECEIVED_FROM_KEY: Final = RECEIVED_FROM.encode()
 FEDERATED_KEY: Final = "x-federated-routing-key"  # header: the key that a queue link replaced
 FEDERATED_KEY_BYTES: Final = FEDERATED_KEY.encode()
+IDLE_LOOKS: Final = 3  # ten are in a second
 ENTRIES_MAX: Final = 256  # routing keys whose headers are kept encoded
 UNKNOWN_TYPE: Final = "unknown exchange type"
 PRIORITY: Final = -1  # of consumers at the upstream: its own consumers come first
@@ -55,6 +57,7 @@ class Local(Struct, frozen=True):
     place: Callable[[str], Place]  # of a vhost
     bindings: Callable[[str, str], frozenset[LocalBinding]]  # of vhost and exchange
     has_demand: Callable[[str, str], bool]  # of vhost and queue, as known now
+    is_here: Callable[[str, str], bool]  # whether that is as of now, or of the last answer
 
 
 @dataclass(slots=True)
@@ -432,7 +435,12 @@ class QueueSource:
         )
         self._prefetch = 0
         self._is_consuming = False
+        self._idle_looks = 0  # in a row, without demand
         self._nudge = Flag()
+        self._withholding = Withholding(
+            self._demand_now, self._source.accept, config.ack_mode == ON_CONFIRM
+        )
+        self._withholding.is_open = True
 
     async def open(self) -> int:
         return await self._source.open()
@@ -449,27 +457,45 @@ class QueueSource:
         return await self._source.ready()
 
     def accept(self, deliveries: Sequence[AnyDelivery]) -> None:
-        self._source.accept(deliveries)
+        self._withholding.accept(deliveries)
+
+    def _demand_now(self) -> bool | None:
+        here = self._local.is_here(self._config.vhost, self._config.name)
+        return self._has_demand if here else None
 
     @property
     def _has_demand(self) -> bool:
         return self._local.has_demand(self._config.vhost, self._config.name)
 
     def look(self, definitions_changed: bool) -> None:
-        if self._has_demand != self._is_consuming:
+        has_demand = self._has_demand
+        self._withholding.look(has_demand)
+        self._idle_looks = 0 if has_demand else self._idle_looks + 1
+        if self._wants() != self._is_consuming:
             self._nudge.set()
+
+    def _wants(self) -> bool:
+        """Whether to consume. A consumer that is busy for a moment does not end it: what comes
+        meanwhile is bounded."""
+        return self._has_demand or (self._is_consuming and self._idle_looks < IDLE_LOOKS)
 
     async def watch(self) -> None:
         """Consume by local demand; the end of the connection ends the session."""
         await until_lost(self._source, self._nudge, self._follow_demand)
 
     async def _follow_demand(self) -> None:
-        wants = self._has_demand
+        wants = self._wants()
         if wants != self._is_consuming:
             self._is_consuming = wants
+            if wants:
+                self._withholding.is_open = False
             await self._source.let(wants)
+            if not wants:
+                self._withholding.is_open = True
+                self._withholding.release()
 
     async def close(self) -> None:
+        self._withholding.release()
         await self._source.close()
 
     def rewritten(self, delivery: AnyDelivery) -> bytes | None:

@@ -41,7 +41,7 @@ class LocalSide:
     def local(self) -> "Local":
         from federation.link import Local
 
-        return Local(self.place, self.bindings, self.has_demand)
+        return Local(self.place, self.bindings, self.has_demand, self.is_here)
 
     def cluster_name(self) -> str:
         broker = self._broker
@@ -68,6 +68,10 @@ class LocalSide:
     def has_demand(self, vhost: str, name: str) -> bool:
         machine = self._machine(vhost, name)
         return (vhost, name) in self._elsewhere if machine is None else waits(machine)
+
+    def is_here(self, vhost: str, name: str) -> bool:
+        """Whether `has_demand` is as of now: the queue is led from here."""
+        return self._machine(vhost, name) is not None
 
     async def refresh(self, names: Sequence[QueueName]) -> None:
         """Ask the nodes of the queues that are not here."""

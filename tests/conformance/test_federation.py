@@ -255,6 +255,40 @@ def test_a_queue_takes_from_upstream_only_for_its_own_consumers(
     assert (up.depth("work"), down.depth("work")) == (10, 0)
 
 
+@pytest.mark.parametrize("ack_mode", ["on-confirm", "on-publish"])
+def test_consumer_that_acknowledges_nothing_brings_at_most_a_prefetch_more(
+    sides: tuple[Cluster, Cluster], ack_mode: str
+) -> None:
+    down, up = sides
+    for each in (down, up):
+        each.channel().queue_declare("work", durable=True)
+    up.publish("", "work", 3_000)
+    down.upstream("origin", up.url, prefetch_count=10, ack_mode=ack_mode)
+    down.federate("^work$", "queues")
+    down.await_links()
+    channel = down.channel()
+    channel.basic_qos(prefetch_count=1)
+    tags: list[int] = []
+    channel.basic_consume("work", lambda channel, method, *_: tags.append(method.delivery_tag))
+
+    def check(acknowledged: int) -> None:
+        """What was moved, once the link has stopped."""
+        eventually(lambda: up.api.get("/consumers") == [])
+        # One that the consumer has, and a prefetch; on-publish two: what is under way counts.
+        most = acknowledged + 1 + (10 if ack_mode == "on-confirm" else 20)
+        assert acknowledged <= 3_000 - up.depth("work") <= most
+
+    eventually(lambda: channel.connection.process_data_events(time_limit=0.1) or tags)
+    check(0)
+    done = 0
+    while done < 200:
+        channel.connection.process_data_events(time_limit=0.1)
+        if len(tags) > done:
+            channel.basic_ack(tags[-1], multiple=True)
+            done = len(tags)
+    check(done)
+
+
 def test_two_queues_that_federate_each_other_leave_messages_where_they_are(
     sides: tuple[Cluster, Cluster],
 ) -> None:

@@ -31,7 +31,7 @@ import random
 from contextlib import suppress
 
 from federation.ends import Dialler
-from federation.link import Link, Local
+from federation.link import IDLE_LOOKS, Link, Local
 from federation.shovel import Shovel
 from federation.shovel_parameters import shovel_config, shovel_faults
 from federation.upstreams import EXCHANGE, QUEUE, link_config, upstream_faults
@@ -148,6 +148,7 @@ class Script:
             lambda vhost: Place("down", vhost, "id of down"),
             lambda vhost, name: frozenset((key.encode(), empty) for key in self._bindings),
             lambda vhost, name: self._has_demand,
+            lambda vhost, name: True,
         )
 
     async def end(self) -> None:
@@ -204,7 +205,8 @@ class Script:
 
     def _on_calm(self) -> None:
         self._has_demand = False
-        self._look(definitions_changed=False)
+        for _ in range(IDLE_LOOKS):
+            self._look(definitions_changed=False)
 
     def _look(self, definitions_changed: bool) -> None:
         if isinstance(self._work, Link):
