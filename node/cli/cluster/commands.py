@@ -43,6 +43,8 @@ PATTERNS: Final = (Argument("--vhost-pattern", ".*"), Argument("--queue-pattern"
 NODE: Final = Argument("node")
 OWN_NODE: Final = Argument("node", "")  # the one that is asked, unless another is named
 QUEUE: Final = Argument("queue")
+ERRORS_ONLY: Final = Argument("--errors-only", is_flag=True)
+MEMBERSHIP: Final = Argument("--membership", "promotable", choices=("promotable", "voter"))
 
 
 def run(api: Api, options: Options, out: TextIO) -> None:
@@ -231,7 +233,7 @@ def quorum_status(api: Api, options: Options, out: TextIO) -> None:
 
 def add_member(api: Api, options: Options, out: TextIO) -> None:
     place = path("queues", "quorum", options.vhost, options.queue, "replicas", "add")
-    api.post(place, {"node": options.node})
+    api.post(place, {"node": options.node, "membership": options.membership})
     done(options, out)
 
 
@@ -292,7 +294,12 @@ def recover_cluster(api: Api, options: Options, out: TextIO) -> None:
 
 def grow(api: Api, options: Options, out: TextIO) -> None:
     place = path("queues", "quorum", "replicas", "on", options.node, "grow")
-    body = {"strategy": strategy(options), **patterns(options)}
+    body = {
+        "strategy": strategy(options),
+        "membership": options.membership,
+        "errors_only": options.errors_only,
+        **patterns(options),
+    }
     answer = shown_while(
         lambda: api.post(place, body), lambda: with_member(api, options.node), "Growing", options
     )
@@ -537,9 +544,9 @@ COMMANDS: Final[Commands] = {
         in_vhost=True,
     ),
     "add_member": Verb(
-        "add a member to a quorum queue",
+        "add a member to a quorum queue; it votes once it has caught up, with both memberships",
         "Adding a replica for queue {queue} on node {node}...",
-        (QUEUE, NODE),
+        (QUEUE, NODE, MEMBERSHIP),
         add_member,
         in_vhost=True,
     ),
@@ -586,9 +593,10 @@ COMMANDS: Final[Commands] = {
         recover_cluster,
     ),
     "grow": Verb(
-        "add a member on a node to all quorum queues, or to those with an even number",
+        "add a member on a node to all quorum queues, or to those with an even number; it votes "
+        "once it has caught up, with both memberships",
         "Growing {strategy} quorum queues on {node}...",
-        (NODE, Argument("strategy"), *PATTERNS),
+        (NODE, Argument("strategy"), *PATTERNS, ERRORS_ONLY, MEMBERSHIP),
         grow,
     ),
     "grow_to_count": Verb(
@@ -600,7 +608,7 @@ COMMANDS: Final[Commands] = {
     "shrink": Verb(
         "remove the members of all quorum queues from a node",
         "Shrinking quorum queues on {node}...",
-        (NODE, Argument("--errors-only", is_flag=True)),
+        (NODE, ERRORS_ONLY),
         shrink,
     ),
     "rebalance": Verb(

@@ -26,6 +26,7 @@ T = TypeVar("T")
 
 QUORUM: Final = "/api/queues/quorum"
 ONE: Final = f"{QUORUM}/{{vhost}}/{{queue}}"
+MEMBERSHIPS: Final = ("promotable", "voter")
 STRATEGIES: Final = ("all", "even")
 KINDS: Final = ("all", "quorum", "classic")
 COUNT_MAX: Final = 255
@@ -103,6 +104,7 @@ class ClusterOperations:
 
     async def add(self, request: web.Request) -> web.Response:
         queue, node = await self._queue_and_node(request)
+        check_membership(await read_body(request))
         await answered(self._membership.add_member(queue, node))
         return web.Response(status=204)
 
@@ -161,10 +163,11 @@ class ClusterOperations:
     async def grow(self, request: web.Request) -> web.Response:
         caller_of(request).require_administrator()
         body = await read_body(request)
-        even = strategy_of(body) == "even"
+        even, errors_only = strategy_of(body) == "even", flag(body, "errors_only")
+        check_membership(body)
         node = request.match_info["node"]
         results = await answered(self._membership.grow(node, chosen_by(body), even))
-        return json_reply(result_rows(results))
+        return json_reply(result_rows([each for each in results if each.error or not errors_only]))
 
     async def shrink(self, request: web.Request) -> web.Response:
         caller_of(request).require_administrator()
@@ -278,6 +281,16 @@ def strategy_of(body: Mapping[str, object]) -> str:
     if strategy not in STRATEGIES:
         raise ApiError.bad_request(f"unknown strategy: {strategy}; known: all, even")
     return strategy
+
+
+def check_membership(body: Mapping[str, object]) -> None:
+    """Every new member is promotable: it votes once it has caught up. Others are refused."""
+    membership = text(body, "membership", "promotable")
+    if membership not in MEMBERSHIPS:
+        raise ApiError.bad_request(
+            f"unknown membership: {membership}; known: promotable, voter (a new member votes once "
+            "it has caught up, with both)"
+        )
 
 
 def chosen_by(body: Mapping[str, object]) -> Chosen:

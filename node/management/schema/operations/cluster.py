@@ -93,12 +93,14 @@ CHOICE: Final = (
     Query("vhost_pattern", STRING, "Only of vhosts in whose name this expression is found."),
     Query("queue_pattern", STRING, "Only queues in whose name this expression is found."),
 )
+MEMBERSHIP: Final = {"membership": one_of("promotable", "voter")}
 STRATEGY: Final = {"strategy": one_of("all", "even"), **PATTERNS}
 FORCE: Final = Query("force", one_of("true", "false"), "Also while the node runs.")
 QUORUM: Final = "/api/queues/quorum"
 ONE: Final = f"{QUORUM}/{{vhost}}/{{queue}}"
 NODE: Final = "/api/nodes/{node}"
 BODY: Final = wanted({"node": STRING})
+ADDED: Final = wanted({"node": STRING}, MEMBERSHIP)
 WHETHER: Final = wanted(optional={"force": FLAG})
 
 OPERATIONS: Final = (
@@ -134,7 +136,7 @@ OPERATIONS: Final = (
         query=CHOICE,
     ),
     reads(f"{ONE}/status", "The members of a quorum queue.", listed(table(ANY))),
-    posts(f"{ONE}/replicas/add", "Add a member on a node.", BODY, rights=ADMINISTRATOR),
+    posts(f"{ONE}/replicas/add", "Add a member on a node.", ADDED, rights=ADMINISTRATOR),
     Operation(
         method="DELETE",
         path=f"{ONE}/replicas/delete",
@@ -177,7 +179,7 @@ OPERATIONS: Final = (
     posts(
         f"{QUORUM}/replicas/on/{{node}}/grow",
         "Add a member on the node to many queues.",
-        wanted(optional=STRATEGY),
+        wanted(optional={**STRATEGY, **MEMBERSHIP, "errors_only": FLAG}),
         RESULTS,
         rights=ADMINISTRATOR,
     ),

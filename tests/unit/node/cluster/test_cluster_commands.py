@@ -85,6 +85,8 @@ def test_the_status_of_the_cluster_is_told(capsys: Captured) -> None:
         ["rebalance", "streams"],
         ["await_online_nodes", "x"],
         ["add_member", "q"],
+        ["add_member", "q", "n3", "--membership", "witness"],
+        ["grow", "n3", "all", "--membership", "non_voter"],
         ["quorum_status"],
     ],
 )
@@ -117,11 +119,31 @@ def test_members_and_leaders_are_changed(capsys: Captured) -> None:
         assert capsys.readouterr().out == "vhost\tname\tsize\tresult\n/\tq\t3\tok\n"
         assert call("-q", "grow", "n1", "all", "--queue-pattern", "none") == 0
         assert call("-q", "shrink", "n1", "--errors-only") == 0
+        assert capsys.readouterr().out.count("\n") == 2
+        errors_only = ("--errors-only", "--membership", "voter")
+        assert call("-q", "grow", "n1", "all", *errors_only) == 0
+        assert capsys.readouterr().out == "vhost\tname\tsize\tresult\n"
+        assert call("delete_member", "q", "n1") == 0
+        assert call("add_member", "q", "n1", "--membership", "promotable") == 0
+        assert call("delete_member", "q", "n1") == 0
         assert call("-q", "grow_to_count", "3", "all") == 0
         assert sorted(site.world.members_of(queue)) == [1, 2, 3]
         capsys.readouterr()
         assert call("--formatter", "json", "rebalance", "quorum") == 0
         assert [row["node"] for row in answer(capsys)] == ["n1", "n2", "n3"]
+
+    with_cluster(site, test)
+
+
+def test_memberships_that_no_member_can_have_are_refused(capsys: Captured) -> None:
+    site = Site()
+    queue = site.world.queue("q", (1, 2), leader=1)
+
+    def test(call: Call) -> None:
+        assert call("add_member", "q", "n3", "--membership", "non_voter") == 64
+        error = capsys.readouterr().err
+        assert "non_voter" in error and "promotable" in error and "voter" in error
+        assert site.world.members_of(queue) == (1, 2)
 
     with_cluster(site, test)
 
