@@ -340,7 +340,11 @@ def test_health_checks_of_a_healthy_node_are_200() -> None:
                       "virtual-hosts", "local-crashed-queues"):  # fmt: skip
             assert await get(f"{CHECKS}/{check}", user="shop") == (200, OK)
         assert await get(f"{CHECKS}/port-listener/5672") == (200, {**OK, "port": 5672})
-        for name in ("amqp", "amqp091", "http", "management"):
+        for name in (
+            *("amqp", "amqp091", "amqp0.9.1", "amqp0-9-1", "amqp0_9_1", "amqp-0-9-1"),
+            *("amqp10", "amqp1.0", "amqp1-0", "amqp1_0", "amqp-1-0", "AMQP10"),
+            *("http", "management", "http_api", "http1", "http1.1", "ui", "management_ui"),
+        ):
             assert await get(f"{CHECKS}/protocol-listener/{name}") == (
                 200,
                 {**OK, "protocol": name},

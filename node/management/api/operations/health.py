@@ -27,11 +27,11 @@ LEADERLESS_PATHS: Final = (
 EMPTY_PROPERTIES: Final = b"\x00\x00"
 # Names under which clients ask for the protocol of a listener.
 PROTOCOL_NAMES: Final[Mapping[str, str]] = {
-    "amqp091": "amqp",
-    "amqp0.9.1": "amqp",
-    "amqp-0-9-1": "amqp",
+    **dict.fromkeys(("amqp091", "amqp0.9.1", "amqp0-9-1", "amqp0_9_1", "amqp-0-9-1"), "amqp"),
+    **dict.fromkeys(("amqp10", "amqp1.0", "amqp1-0", "amqp1_0", "amqp-1-0"), "amqp"),
     "amqps": "amqp/ssl",
-    "management": "http",
+    **dict.fromkeys(("http1", "http1.1", "http_api", "management", "management_ui", "ui"), "http"),
+    **dict.fromkeys(("cli", "distribution"), "clustering"),
 }
 
 
