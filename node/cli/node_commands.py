@@ -44,13 +44,13 @@ def bytes_of(text: str) -> int:
     return int(digits) * UNITS[unit]
 
 
-def share_of(text: str) -> float:
+def share_of(text: str, share_max: float = 100) -> float:
     try:
         share = float(text)
     except ValueError as error:
         raise BadCall(f"not a number: {text}") from error
-    if not 0 <= share <= 100:
-        raise BadCall(f"out of range: {text}")
+    if not 0 <= share <= share_max:
+        raise BadCall(f"out of range: {text}; allowed: 0 to {share_max:g}")
     return share
 
 
@@ -60,7 +60,7 @@ def set_memory_limit(api: Api, options: Options, out: TextIO) -> None:
     if first == "absolute" and len(rest) == 1:
         limit: dict[str, object] = {"absolute": bytes_of(rest[0])}
     elif not rest:
-        limit = {"relative": share_of(first)}
+        limit = {"relative": share_of(first, 1)}
     else:
         raise BadCall("a share of the memory is wanted, or: absolute BYTES")
     place = path("nodes", node_of(api, options), "limits")

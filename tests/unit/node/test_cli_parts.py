@@ -250,6 +250,7 @@ def test_a_wrong_word_for_a_choice_is_a_wrong_call() -> None:
     assert main(["completion", "powershell"]) == 64
     assert main(["memory_breakdown", "--unit", "pages"]) == 64
     assert main(["set_vm_memory_high_watermark"]) == 64
+    assert main(["set_vm_memory_high_watermark", "2"]) == 64
     assert main(["observer", "--interval", "x"]) == 64
     assert main(["peek", "q", "0"]) == 64
 

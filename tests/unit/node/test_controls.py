@@ -61,6 +61,7 @@ def test_limits_are_shares_of_the_memory_or_bytes() -> None:
         {"disk_free_limit": {"absolute": 1e300}},
         {"disk_free_limit": {"absolute": 1, "mem_relative": 1}},
         {"vm_memory_high_watermark": {"relative": None}},
+        {"vm_memory_high_watermark": {"relative": 1.01}},
         [],
     ],
 )

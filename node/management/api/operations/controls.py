@@ -129,6 +129,8 @@ def limit_of(body: Mapping[str, object], key: str, share: str, total: int) -> in
         raise wrong
     if not isinstance(value, (int, float)):
         raise wrong
+    if key == MEMORY and name == share and value > 1:
+        raise ApiError.bad_request(f"{key}: the share is {value}; allowed: 0.0 to 1.0")
     limit = value * total if name == share else value
     if not 0 <= limit <= BYTES_MAX:
         raise ApiError.bad_request(f"{key} is out of range")
