@@ -16,10 +16,10 @@ from federation.republishing import Rewriting, delivered, republished
 from queues.conversion.annotated import annotated_form_10
 from queues.conversion.to_amqp091 import to_amqp091
 from queues.conversion.to_amqp10 import to_amqp10
-from queues.conversion.values import pairs_of
+from queues.conversion.values import dict_of, pairs_of
 from queues.hosts.message_digests import DUPLICATE_IDS
 from warren.wire.amqp10.codec.descriptors import MESSAGE_ANNOTATIONS
-from warren.wire.amqp10.codec.message import Sections, fail_sections
+from warren.wire.amqp10.codec.message import Sections
 from warren.wire.amqp10.codec.performatives import Header
 from warren.wire.amqp10.codec.values import Symbol
 from warren.wire.amqp10.codec.writer import write_ulong, write_value
@@ -58,10 +58,9 @@ def annotated(payload: bytes, how: Annotating, now_ms: int) -> bytes:
 
 def duplicate_id(payload: bytes, scope: str) -> dict[bytes, bytes]:
     """The id of a message of AMQP 1.0 as an annotation: its message-id within `scope`. {}: it has
-    an id of its publisher already, or no message-id. ProtocolError: malformed sections."""
+    an id of its publisher already, or no message-id that can be read."""
     sections = Sections()
-    if not sections.walk(payload, 0, len(payload)):
-        fail_sections(sections)
+    sections.find(payload, 0, len(payload))
     tables = (sections.annotations(payload), sections.application_properties(payload))
     if any(str(name) in DUPLICATE_IDS for table in tables for name, _ in pairs_of(table)):
         return {}
@@ -74,7 +73,7 @@ def duplicate_id(payload: bytes, scope: str) -> dict[bytes, bytes]:
 
 def as_amqp10(content: bytes, how: Annotating, now_ms: int) -> bytes:
     """A delivery of AMQP 0-9-1 as a message of AMQP 1.0, which has exchange and routing key as
-    annotations, as brokers give them to consumers. ProtocolError: malformed headers."""
+    annotations, as brokers give them to consumers."""
     method = delivered(content)
     kept = Rewriting(method.exchange, method.routing_key, scope=how.scope)
     published = republished(content, kept, 0)
@@ -92,7 +91,7 @@ def as_amqp10(content: bytes, how: Annotating, now_ms: int) -> bytes:
 
 
 def as_amqp091(payload: bytes, how: Rewriting, now_s: int) -> bytes:
-    """A message of AMQP 1.0 as basic.publish. ProtocolError: its sections are malformed.
+    """A message of AMQP 1.0 as basic.publish. What cannot be read of it is left out.
 
     Without an exchange in `how` the default one is used; without a key, the message's subject, or
     the routing key that its source has noted.
@@ -100,9 +99,8 @@ def as_amqp091(payload: bytes, how: Rewriting, now_s: int) -> bytes:
     sections = Sections()
     key = how.key
     if key is None:
-        if not sections.walk(payload, 0, len(payload)):
-            fail_sections(sections)
-        noted = dict(pairs_of(sections.annotations(payload))).get(KEY, "")
+        sections.find(payload, 0, len(payload))
+        noted = dict_of(sections.annotations(payload)).get(KEY, "")
         key = (sections.properties(payload).subject or str(noted)).encode()
     exchange = how.exchange or ""
     content = to_amqp091(payload, 0, len(payload), exchange, key)

@@ -35,7 +35,7 @@ from warren.wire.amqp091.contents import content_parts
 from warren.wire.amqp091.deliver import build
 from warren.wire.amqp091.fields import encode_table
 from warren.wire.amqp091.forward import forwarded
-from warren.wire.amqp091.properties import BasicProperties, decode_properties
+from warren.wire.amqp091.properties import BasicProperties, readable_properties
 
 PURPOSE: Final[Mapping[str, object]] = {"x-internal-purpose": "federation"}
 FANOUT: Final = "fanout"
@@ -403,7 +403,7 @@ class ExchangeSource:
         if found is not None:
             return found
         encoded, body = content_parts(content, 0, len(content))
-        properties = decode_properties(encoded)
+        properties = readable_properties(encoded)
         headers = dict(properties.headers or {})
         if not should_forward(headers, self._config.max_hops, self._here):
             return None
@@ -508,7 +508,7 @@ class QueueSource:
         if found is not None:
             return found
         encoded, body = content_parts(content, 0, len(content))
-        properties = decode_properties(encoded)
+        properties = readable_properties(encoded)
         headers = dict(properties.headers or {})
         if replaced is not None:
             headers.setdefault(FEDERATED_KEY, replaced)

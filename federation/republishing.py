@@ -14,7 +14,7 @@ from queues.definitions.arguments import is_integer
 from warren.wire.amqp091.contents import content_parts, method_payload
 from warren.wire.amqp091.deliver import build
 from warren.wire.amqp091.methods import BasicDeliver, decode_method
-from warren.wire.amqp091.properties import BasicProperties, decode_properties
+from warren.wire.amqp091.properties import BasicProperties, readable_properties
 
 MANDATORY: Final = 1  # bit of basic.publish
 SHOVELLED: Final = "x-shovelled"
@@ -57,7 +57,7 @@ def republished(content: bytes, how: Rewriting, now_s: int) -> bytes:
         exchange = method.exchange if exchange is None else exchange
         key = method.routing_key if key is None else key
     if how.changes_properties:
-        properties = _changed(decode_properties(properties), how, now_s).encode()
+        properties = _changed(readable_properties(properties), how, now_s).encode()
     return build(exchange, key, properties, body, bits=MANDATORY if how.mandatory else 0)
 
 

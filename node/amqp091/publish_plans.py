@@ -328,7 +328,7 @@ class RouteCache:
         if info & INFO_HEADERS and may_copy_at(event.data, start):
             self._copy(event.data, look)
         elif plan.per_message:
-            content = Content091(event.data, start)
+            content = Content091(event.data, start, is_arriving=True)
             route = self._route(plan.exchange, plan.routing_key, content, ())
             if route is None:
                 look.is_unfinished = True
@@ -348,7 +348,7 @@ class RouteCache:
             if look.error is not None:
                 return
         if copies.keys or plan.per_message:
-            content = Content091(data, look.start)
+            content = Content091(data, look.start, is_arriving=True)
             route = self._route(plan.exchange, plan.routing_key, content, copies.keys)
             if route is None:
                 look.is_unfinished = True

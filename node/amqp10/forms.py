@@ -25,7 +25,6 @@ from warren.wire.amqp10.packed import route_annotations
 from warren.wire.amqp10.sender import Run
 from warren.wire.amqp10.transfers import BARE_BYTES, BARE_HEAD, store
 from warren.wire.buffer import BytesWriter, write_i32_be, write_i32_le, write_i64_be
-from warren.wire.errors import ProtocolError
 
 KNOWN_MAX: Final = 64
 SENT_TIME: Final = "x-opt-rabbitmq-sent-time"
@@ -141,16 +140,10 @@ def sections_before(exchange: str, routing_key: bytes, properties: bytes) -> byt
 
 def converted(data: bytes, start: int, end: int, exchange: str, routing_key: bytes) -> bytes:
     """The sections of a message in stored form 1. Unreadable headers are left out."""
-    more: dict[object, object] = {}
-    try:
-        message = to_amqp10(data, start, end)
-        if exchange == TRACE:  # Copies say in tables and arrays what they are copies of.
-            more = structured_headers(data, start, end)
-    except ProtocolError:
-        _, _, _, body = extract(data, start, end)
-        bare = build(exchange, routing_key, b"\x00\x00", body)
-        message = to_amqp10(bare, 0, len(bare))
-    annotations = {**message.annotations, **more}
+    message = to_amqp10(data, start, end)
+    annotations = message.annotations
+    if exchange == TRACE:  # Copies say in tables and arrays what they are copies of.
+        annotations |= structured_headers(data, start, end)
     annotations[Symbol("x-exchange")] = exchange
     annotations[Symbol("x-routing-key")] = routing_key.decode("utf-8", "replace")
     writer = BytesWriter()

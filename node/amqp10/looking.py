@@ -87,10 +87,10 @@ def decode_peek(body: object) -> Numbers:
 
 def peeked_description(peeked: "Peeked") -> dict[object, object]:
     from node.management.operations import shown_properties
-    from warren.wire.amqp091.properties import BasicProperties, decode_properties
+    from warren.wire.amqp091.properties import BasicProperties, readable_properties
 
     encoded = peeked.properties
-    properties = decode_properties(encoded) if encoded else BasicProperties()
+    properties = readable_properties(encoded) if encoded else BasicProperties()
     return {
         "position": ULong(peeked.position),
         "readable": peeked.is_readable,

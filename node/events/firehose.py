@@ -19,12 +19,14 @@ from typing import TYPE_CHECKING, Final
 from node.amqp091.plans import Parted
 from node.events.internal_publisher import InternalPublisher, Letter
 from queues.conversion.chunks import in_form_1
+from queues.conversion.values import INT64_MAX, text_to_10
 from queues.message import FORMAT_091, FORMAT_10, Chunk
 from queues.queue_host import QueueHost
 from queues.routing.copies import copies_of
 from queues.sessions.publishing import Targets
 from warren.wire.amqp091.deliver import extract
-from warren.wire.amqp091.properties import BasicProperties, decode_properties
+from warren.wire.amqp091.properties import BasicProperties, readable_properties
+from warren.wire.amqp091.values import Timestamp
 from warren.wire.amqp10.errors import ProtocolError as Fault10
 from warren.wire.amqp10.transfers import Transfers
 from warren.wire.buffer import read_i32_le
@@ -212,13 +214,16 @@ def shown_key(key: bytes) -> str:
 
 
 def decoded(raw: bytes) -> BasicProperties:
-    """Of unreadable properties, none."""
-    try:
-        return decode_properties(raw)
-    except ProtocolError:
-        return BasicProperties()
+    return readable_properties(raw)
 
 
 def properties_table(properties: BasicProperties) -> dict[str, object]:
     found = ((name, getattr(properties, name)) for name in PROPERTIES)
-    return {name: value for name, value in found if value is not None}
+    return {name: _in_table(value) for name, value in found if value is not None}
+
+
+def _in_table(value: object) -> object:
+    """The value as a field table holds it: text that is not UTF-8 as its bytes."""
+    if isinstance(value, str):
+        return text_to_10(value)
+    return Timestamp(value) if isinstance(value, int) and value > INT64_MAX else value

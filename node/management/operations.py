@@ -42,7 +42,18 @@ class Got(Struct, frozen=True, kw_only=True):
 def shown_properties(properties: BasicProperties) -> dict[str, object]:
     """Those that the message has."""
     found = {name: getattr(properties, name) for name in PROPERTIES}
-    return {name: value for name, value in found.items() if value is not None}
+    return {name: _text_shown(value) for name, value in found.items() if value is not None}
+
+
+def _text_shown(value: object) -> object:
+    """The value as JSON can say it: names and short strings need not be UTF-8."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    if isinstance(value, list):
+        return [_text_shown(each) for each in value]
+    if isinstance(value, dict):
+        return {_text_shown(name): _text_shown(each) for name, each in value.items()}
+    return value
 
 
 class Operations(Protocol):

@@ -36,7 +36,7 @@ from queues.sessions.publishing import Targets
 from queues.streams.host import StreamHost
 from warren.wire.amqp091.deliver import build, extract, header_frame_bytes
 from warren.wire.amqp091.events import INFO_EXPIRATION, INFO_PERSISTENT, INFO_PRIORITY
-from warren.wire.amqp091.properties import BasicProperties, decode_properties
+from warren.wire.amqp091.properties import BasicProperties, decode_properties, readable_properties
 
 if TYPE_CHECKING:
     from node.broker import Broker
@@ -342,6 +342,6 @@ def got_message(chunk: Chunk, index: int, redelivered: bool, ready: int) -> Got:
         routing_key=routing_key.decode("utf-8", "replace"),
         redelivered=redelivered,
         remaining=ready,
-        properties=shown_properties(decode_properties(properties)),
+        properties=shown_properties(readable_properties(properties)),
         payload=payload,
     )

@@ -32,7 +32,7 @@ from node.operations.message_filter import FIRST_QUEUE, MessageFilter
 from node.operations.operator_session import OperatorSession, QueueGone
 from node.operations.peeking import Peeked, Peeking
 from queues.conversion.chunks import in_form_1, names_for, names_of
-from queues.conversion.values import pairs_of
+from queues.conversion.values import dict_of, pairs_of
 from queues.definitions.broker_objects import Queue
 from queues.machine.commands import ACCEPT
 from queues.message import FORMAT_091, FORMAT_10, Chunk
@@ -40,7 +40,7 @@ from queues.routing.content import Content091
 from queues.routing.content10 import Content10
 from queues.routing.router import Route
 from warren.wire.amqp091.deliver import build, extract
-from warren.wire.amqp091.properties import decode_properties
+from warren.wire.amqp091.properties import readable_properties
 from warren.wire.amqp10.codec.descriptors import MESSAGE_ANNOTATIONS
 from warren.wire.amqp10.codec.message import Sections
 from warren.wire.amqp10.codec.writer import write_ulong, write_value
@@ -283,14 +283,14 @@ class Redriver:
         data = chunk.data
         assert data is not None
         exchange, key, encoded, _ = extract(data, *chunk.span(index))
-        if not wanted.matches(exchange, key, decode_properties(encoded)):
+        if not wanted.matches(exchange, key, readable_properties(encoded)):
             raise Stays(NOT_MEANT)
 
     def _made_091(self, chunk: Chunk, index: int) -> Ready:
         data = chunk.data
         assert data is not None
         _, key, encoded, payload = extract(data, *chunk.span(index))
-        properties = decode_properties(encoded)
+        properties = readable_properties(encoded)
         headers = properties.headers or {}
         exchange, key = self._target(headers.get(FIRST_QUEUE), key)
         if not self._order.keep_deaths and DEATHS.intersection(headers):
@@ -311,7 +311,7 @@ class Redriver:
         exchange, key = self._target(annotations.get(FIRST_QUEUE), names_of(chunk.names)[1])
         writer = BytesWriter()
         sections.header(data).encode(writer)
-        kept = dict(pairs_of(sections.annotations(data)))
+        kept = dict_of(sections.annotations(data))
         if not self._order.keep_deaths:
             kept = {name: each for name, each in kept.items() if str(name) not in DEATHS}
         if kept:

@@ -14,7 +14,7 @@ from queues.conversion.values import pairs_of
 from queues.machine.annotations import encode_words
 from queues.message import FORMAT_10, Chunk
 from warren.wire.amqp091.deliver import extract
-from warren.wire.amqp091.properties import decode_properties
+from warren.wire.amqp091.properties import readable_properties
 from warren.wire.amqp10.codec.message import Sections
 from warren.wire.amqp10.codec.writer import write_value
 from warren.wire.amqp10.transfers import payload_at
@@ -50,7 +50,7 @@ def label_of(format_tag: int, message: bytes) -> Label | None:
     """Of a message in stored form; None: it has none."""
     if format_tag != FORMAT_10:
         encoded = extract(message, 0, len(message))[2]
-        return parse_label((decode_properties(encoded).headers or {}).get(KEY))
+        return parse_label((readable_properties(encoded).headers or {}).get(KEY))
     sections = Sections()
     if sections.walk_head(message, int(payload_at(message, 0)), len(message)) < 0:
         return None

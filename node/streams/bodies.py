@@ -95,5 +95,7 @@ def _unwrapped(body: bytes) -> bytes:
     if not isinstance(annotations, dict) or annotations.get(Symbol(RAW_KEY)) is not True:
         return body
     kind_at = int(sections.body_at) + DESCRIPTOR_BYTES
+    if sections.body_data(body) is None or kind_at >= sections.footer_at:
+        return body
     head = 2 if body[kind_at] == SHORT_BINARY else 5
     return body[kind_at + head : int(sections.footer_at)]

@@ -12,7 +12,7 @@ from queues.conversion.chunks import in_form_1
 from queues.hosts.queue_core import QueueCore
 from queues.message import FORMAT_10
 from warren.wire.amqp091.deliver import extract
-from warren.wire.amqp091.properties import decode_properties
+from warren.wire.amqp091.properties import readable_properties
 
 STATS_COUNT: Final = 8
 NO_STATS: Final = (0,) * STATS_COUNT
@@ -56,7 +56,7 @@ def head_timestamp(host: QueueCore) -> int | None:
     data = chunk.data
     assert data is not None
     properties = extract(data, *chunk.span(index))[2]
-    timestamp = decode_properties(properties).timestamp
+    timestamp = readable_properties(properties).timestamp
     return None if timestamp is None else int(timestamp)
 
 

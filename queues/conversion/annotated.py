@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from queues.conversion.ingress_times import KEY as INGRESS_TIME
-from queues.conversion.values import DROPPED, to_091
+from queues.conversion.values import DROPPED, NAME_BYTES_MAX, to_091
 from queues.machine.annotations import Annotations, Words, decode_words, encode_words
 from queues.message import FORMAT_10, Chunk
 from queues.queue_host import View
@@ -176,7 +176,7 @@ def _annotated_091(data: bytes, start: int, end: int, noted: Words) -> bytes:
     added: dict[str, object] = {}
     for key, value in noted.items():
         converted = to_091(decode_value(value, 0, len(value)))
-        if converted is not DROPPED:
+        if converted is not DROPPED and len(key) <= NAME_BYTES_MAX:
             added[key.decode("ascii")] = converted
     try:
         kept = without_keys(raw_headers(data, start), tuple(noted))

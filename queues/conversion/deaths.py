@@ -7,7 +7,7 @@
                  routing-keys array of string}
 
 0-9-1 has no time of the last death; 1.0 gets the first one twice then. What does not look like a
-history is none.
+history is none; what one protocol cannot say of it is brought into its bounds.
 """
 
 from collections.abc import Iterable
@@ -22,6 +22,7 @@ from warren.wire.amqp10.codec import values as v10
 
 X_DEATH: Final = "x-death"
 X_OPT_DEATHS: Final = "x-opt-deaths"
+DIGITS_MAX: Final = 20  # of an expiration
 UINT_MAX: Final = 0xFFFFFFFF
 COUNT_MAX: Final = (1 << 63) - 1
 
@@ -82,7 +83,8 @@ def _death_091(item: object) -> Death | None:
     if not isinstance(item, dict):
         return None
     text = item.get("original-expiration")
-    ttl = int(text) if isinstance(text, str) and text.isascii() and text.isdigit() else None
+    is_number = isinstance(text, str) and len(text) <= DIGITS_MAX and text.isascii()
+    ttl = int(text) if is_number and isinstance(text, str) and text.isdigit() else None
     return _death(item, (item.get("time"), item.get("time")), MS, ttl)
 
 
@@ -97,17 +99,27 @@ def _death(
     keys = item.get("routing-keys")
     names = keys.items if isinstance(keys, v10.Array) else keys
     return Death(
-        str(queue),
-        str(reason),
-        int(count),
-        int(first) * unit if isinstance(first, int) else 0,
-        int(last) * unit if isinstance(last, int) else 0,
-        str(exchange) if isinstance(exchange, str) else "",
-        tuple(str(name) for name in names if isinstance(name, str))
+        _utf8(queue),
+        reason.encode("ascii", "replace").decode(),
+        _within(count),
+        _within(first * unit) if isinstance(first, int) else 0,
+        _within(last * unit) if isinstance(last, int) else 0,
+        _utf8(exchange) if isinstance(exchange, str) else "",
+        tuple(_utf8(name) for name in names if isinstance(name, str))
         if isinstance(names, list)
         else (),
         ttl,
     )
+
+
+def _utf8(text: str) -> str:
+    """The text as both protocols can say it: a `?` for each byte that is none."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def _within(number: int) -> int:
+    """The number nearest to it that both protocols have."""
+    return min(max(int(number), 0), COUNT_MAX)
 
 
 def annotation_of(deaths: Iterable[Death]) -> v10.Array:

@@ -16,7 +16,7 @@ from warren.wire.amqp091 import values as v091
 from warren.wire.amqp091.deliver import build
 from warren.wire.amqp091.properties import BasicProperties
 from warren.wire.amqp10.codec import values as v10
-from warren.wire.amqp10.codec.message import Sections, fail_sections
+from warren.wire.amqp10.codec.message import Sections
 from warren.wire.amqp10.codec.performatives import Properties
 from warren.wire.amqp10.codec.reader import value_end
 
@@ -32,10 +32,9 @@ TRANSIENT: Final = 1
 
 
 def to_amqp091(data: bytes, start: int, end: int, exchange: str, routing_key: bytes) -> bytes:
-    """The 1.0 message `data[start:end]` in stored form 1. ProtocolError of 1.0: it is none."""
+    """The 1.0 message `data[start:end]` in stored form 1. Whatever cannot be read is left out."""
     sections = Sections()
-    if not sections.walk(data, start, end):
-        fail_sections(sections)
+    sections.find(data, start, end)
     body, encoded = _body(data, sections)
     properties = basic_properties(data, sections)
     if encoded:

@@ -21,9 +21,9 @@ from queues.conversion.to_amqp091 import (
     TIMESTAMP_IN_MS,
     X_CC,
 )
-from queues.conversion.values import DROPPED, MS, to_10
+from queues.conversion.values import DROPPED, MS, text_to_10, to_10
 from warren.wire.amqp091.deliver import extract
-from warren.wire.amqp091.properties import BasicProperties, decode_properties
+from warren.wire.amqp091.properties import BasicProperties, readable_properties
 from warren.wire.amqp091.values import Int64
 from warren.wire.amqp10.codec.descriptors import APPLICATION_PROPERTIES, DATA
 from warren.wire.amqp10.codec.message import Sections
@@ -47,9 +47,9 @@ class Message10(Struct):
 
 
 def to_amqp10(data: bytes, start: int, end: int) -> Message10:
-    """The message in stored form 1 at `data[start:end]`. ProtocolError 501: malformed headers."""
+    """The message in stored form 1 at `data[start:end]`. Whatever cannot be read is left out."""
     _, _, encoded, body = extract(data, start, end)
-    basic = decode_properties(encoded)
+    basic = readable_properties(encoded)
     annotations, application = _headers(basic)
     writer = BytesWriter()
     properties_of(basic).encode(writer)
@@ -60,7 +60,7 @@ def to_amqp10(data: bytes, start: int, end: int) -> Message10:
         _descriptor(writer, DATA)
         write_binary(writer, body)
         if basic.type is not None:
-            annotations[Symbol(BASIC_TYPE)] = basic.type
+            annotations[Symbol(BASIC_TYPE)] = text_to_10(basic.type)
     else:
         writer.write(body)
     return Message10(header_of(basic), annotations, writer.getvalue())
@@ -116,10 +116,10 @@ def _headers(basic: BasicProperties) -> tuple[dict[object, object], dict[object,
 
 def structured_headers(data: bytes, start: int, end: int) -> dict[object, object]:
     """Tables and arrays among the headers of a message in stored form 1, as annotations: of
-    `routed_queues`, `x-routed-queues`. ProtocolError 501: malformed headers."""
+    `routed_queues`, `x-routed-queues`."""
     _, _, encoded, _ = extract(data, start, end)
     found: dict[object, object] = {}
-    for name, value in (decode_properties(encoded).headers or {}).items():
+    for name, value in (readable_properties(encoded).headers or {}).items():
         if not isinstance(value, (dict, list)) or name.startswith("x-") or not name.isascii():
             continue
         converted = to_10(value)
@@ -150,8 +150,8 @@ def _id(text: str | None) -> object:
         try:
             return UUID(text[len(URN) :])
         except ValueError:
-            return text
-    return text if _utf8(text) is not None else _bytes(text)
+            return text_to_10(text)
+    return text_to_10(text)
 
 
 def _bytes(text: str) -> bytes:

@@ -27,6 +27,7 @@ from uuid import UUID
 
 from warren.wire.amqp091 import values as v091
 from warren.wire.amqp10.codec import values as v10
+from warren.wire.amqp10.codec.reader import UNFIT_KEYS
 
 Map = dict[object, object] | v10.Pairs
 
@@ -99,6 +100,13 @@ def pairs_of(section: object) -> Iterable[tuple[object, object]]:
     return section
 
 
+def dict_of(section: object) -> dict[object, object]:
+    """A map less the entries whose keys a dict cannot have."""
+    if isinstance(section, dict):
+        return dict(section)
+    return {key: value for key, value in pairs_of(section) if not isinstance(key, UNFIT_KEYS)}
+
+
 def table_of(value: Map) -> dict[str, object]:
     """A map as a field table: entries whose key is text that fits, and whose value has a kind."""
     table: dict[str, object] = {}
@@ -115,13 +123,15 @@ def to_10(value: object) -> object:
     if value is None or isinstance(value, (bool, bytes)):
         return value
     if isinstance(value, str):
-        return _text_to_10(value)
+        return text_to_10(value)
     known = TO_10.get(type(value))
     if known is not None:
         return known(value)
     if isinstance(value, v091.Timestamp):
         return v10.Timestamp(value * MS) if value * MS <= INT64_MAX else DROPPED
     if isinstance(value, int):
+        if value > INT64_MAX:
+            return v10.ULong(value)
         return v10.Int(value) if -0x80000000 <= value <= 0x7FFFFFFF else int(value)
     if isinstance(value, float):
         return float(value)
@@ -135,8 +145,8 @@ def to_10(value: object) -> object:
     return DROPPED
 
 
-def _text_to_10(value: str) -> object:
-    """Names of 0-9-1 that are not UTF-8 keep their bytes as surrogates."""
+def text_to_10(value: str) -> object:
+    """Text; binary if it is not UTF-8: names of 0-9-1 keep such bytes as surrogates."""
     try:
         value.encode()
     except UnicodeEncodeError:
@@ -146,7 +156,7 @@ def _text_to_10(value: str) -> object:
 
 def map_of(table: dict[str, object]) -> dict[object, object]:
     """A field table as a map with strings as keys."""
-    converted = ((_text_to_10(key), to_10(item)) for key, item in table.items())
+    converted = ((text_to_10(key), to_10(item)) for key, item in table.items())
     return {key: item for key, item in converted if item is not DROPPED and isinstance(key, str)}
 
 

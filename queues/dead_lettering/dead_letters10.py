@@ -7,8 +7,8 @@ for it has to be decoded.
 
 A history is believed only if the broker wrote it: the frame of a dead letter is on channel
 DEATH_CHANNEL, or ALONE_CHANNEL if the rule's routing key has replaced the keys in x-cc; no client
-can have these. A message that cannot be read (it was checked when it came in) begins a history of
-its own.
+can have these. What cannot be read of a message is left out; one that cannot be read at all becomes
+the body of its dead letter, whose history begins with this death.
 """
 
 from typing import Final
@@ -18,13 +18,13 @@ from msgspec import Struct
 from queues.conversion.chunks import names_for, names_of
 from queues.conversion.deaths import X_OPT_DEATHS, Death, annotation_of, deaths_10, with_death
 from queues.conversion.to_amqp091 import X_CC
-from queues.conversion.values import pairs_of
+from queues.conversion.values import dict_of
 from queues.dead_lettering.dead_letters import DeadLetterRule
 from queues.message import FORMAT_10, Chunk
-from warren.wire.amqp10.codec.descriptors import MESSAGE_ANNOTATIONS
-from warren.wire.amqp10.codec.message import Sections, fail_sections
+from warren.wire.amqp10.codec.descriptors import DATA, MESSAGE_ANNOTATIONS
+from warren.wire.amqp10.codec.message import Sections
 from warren.wire.amqp10.codec.values import Array, Symbol
-from warren.wire.amqp10.codec.writer import write_ulong, write_value
+from warren.wire.amqp10.codec.writer import write_binary, write_ulong, write_value
 from warren.wire.amqp10.transfers import payload_at, store
 from warren.wire.buffer import BytesWriter, read_i16_be
 
@@ -52,9 +52,8 @@ def dead_letter_10(
     assert data is not None
     start, end = chunk.span(index)
     sections = Sections()
-    if not sections.walk(data, int(payload_at(data, start)), end):
-        fail_sections(sections)
-    annotations = dict(pairs_of(sections.annotations(data)))
+    is_message = sections.find(data, int(payload_at(data, start)), end)
+    annotations = dict_of(sections.annotations(data))
     channel = read_i16_be(data, start + CHANNEL_AT)
     is_alone = channel == ALONE_CHANNEL
     ours = is_alone or channel == DEATH_CHANNEL
@@ -84,7 +83,13 @@ def dead_letter_10(
     writer.append(0)
     write_ulong(writer, MESSAGE_ANNOTATIONS)
     write_value(writer, annotations)
-    writer.write(data[sections.bare_at : end])
+    bare = data[sections.bare_at : end]
+    if is_message:
+        writer.write(bare)
+    else:
+        writer.append(0)
+        write_ulong(writer, DATA)
+        write_binary(writer, bare)
     letter = _marked(store(writer.getvalue()), ALONE_CHANNEL if is_alone else DEATH_CHANNEL)
     offsets = bytes(4) + len(letter).to_bytes(4, "little")
     made = Chunk(FORMAT_10, letter, 0, offsets, info, names_for(target, keys[0]))

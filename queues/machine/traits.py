@@ -14,7 +14,7 @@ from queues.machine.known_ids import DIGEST_BYTES
 from queues.message import FORMAT_091, Chunk
 from warren.wire.amqp091.deliver import content_size
 from warren.wire.amqp091.properties import expiration_of, priority_of
-from warren.wire.amqp10.codec.message import Sections, fail_sections
+from warren.wire.amqp10.codec.message import Sections
 from warren.wire.amqp10.transfers import payload_at
 from warren.wire.buffer import (
     BytesWriter,
@@ -123,10 +123,8 @@ class Reading:
         self.size = content_size(data, start)
 
     def _read_10(self, data: bytes, at: i64, end: i64) -> None:
-        """The sections were checked when the message came in."""
         sections = self._sections
-        if not sections.walk(data, at, end):
-            fail_sections(sections)
+        sections.find(data, at, end)
         header = sections.header(data)
         self.priority = ABSENT if header.priority is None else i64(header.priority)
         self.ttl_ms = ABSENT if header.ttl is None else i64(header.ttl)

@@ -15,6 +15,7 @@ from warren.wire.amqp091.properties import (
     TIMESTAMP,
     find_property,
     headers_of,
+    readable_headers_of,
     text_of,
 )
 
@@ -45,16 +46,22 @@ class NoContent:
 
 @final
 class Content091:
-    """The message at `data[start:]` in stored form 1 (`warren.wire.amqp091.events`)."""
+    """The message at `data[start:]` in stored form 1 (`warren.wire.amqp091.events`).
 
-    def __init__(self, data: bytes, start: i64) -> None:
+    `headers` of one that a client publishes is ProtocolError 501 if they are malformed
+    (`is_arriving`); of one that is stored already, what cannot be read is left out.
+    """
+
+    def __init__(self, data: bytes, start: i64, is_arriving: bool = False) -> None:
         self._data = data
+        self._is_arriving = is_arriving
         self._start: i64 = start
         self._headers: dict[str, object] | None = None  # None: not asked for yet
 
     def headers(self) -> dict[str, object]:
         if self._headers is None:
-            self._headers = headers_of(self._data, self._start) or {}
+            read = headers_of if self._is_arriving else readable_headers_of
+            self._headers = read(self._data, self._start) or {}
         return self._headers
 
     def text(self, name: str) -> bytes:

@@ -1,7 +1,8 @@
-"""What an exchange kind may ask of a message of AMQP 1.0 (`content.Content`)."""
+"""What an exchange kind may ask of a message of AMQP 1.0 (`content.Content`). What cannot be read
+of the message counts as absent."""
 
 from queues.conversion.to_amqp091 import headers_of
-from warren.wire.amqp10.codec.message import CORRELATION_ID, MESSAGE_ID, Sections, fail_sections
+from warren.wire.amqp10.codec.message import CORRELATION_ID, MESSAGE_ID, Sections
 from warren.wire.amqp10.transfers import payload_at
 
 
@@ -11,12 +12,10 @@ class Content10:
     __slots__ = ("_data", "_headers", "_sections")
 
     def __init__(self, data: bytes, start: int, end: int) -> None:
-        """ProtocolError of AMQP 1.0: that is none."""
         self._data = data
         self._sections = Sections()
         self._headers: dict[str, object] | None = None  # None: not asked for yet
-        if not self._sections.walk(data, int(payload_at(data, start)), end):
-            fail_sections(self._sections)
+        self._sections.find(data, int(payload_at(data, start)), end)
 
     def headers(self) -> dict[str, object]:
         """Application properties and annotations named `x-...`, as 0-9-1 has them."""

@@ -17,9 +17,9 @@ from warren.wire.amqp10.codec import codes
 from warren.wire.amqp10.codec.message import Sections, list_span
 from warren.wire.amqp10.codec.performatives import Header, Properties
 from warren.wire.amqp10.codec.reader import Reader, value_end
+from warren.wire.amqp10.errors import ProtocolError
 from warren.wire.amqp10.transfers import payload_at
 from warren.wire.buffer import read_i32_be, read_i64_be
-from warren.wire.errors import ProtocolError
 
 ENTRIES_MAX: Final = 16  # of a property filter
 DEFAULTS: Final = {"durable": False, "priority": 4, "first_acquirer": False, "delivery_count": 0}
@@ -57,10 +57,7 @@ class MessageFields:
         if chunk.format_tag == FORMAT_10:
             self._data = data
             return self._sections.walk(data, payload_at(data, start), end)
-        try:
-            message = to_amqp10(data, start, end)
-        except ProtocolError:
-            return False
+        message = to_amqp10(data, start, end)
         self._header = message.header
         self._data = message.bare
         self._sections = Sections()
@@ -120,7 +117,10 @@ def _value_at(data: bytes, at: i64, end: i64) -> object:
         return int(read_i32_be(data, at + 1))
     if code == codes.LONG:
         return int(read_i64_be(data, at + 1))
-    return Reader(data, at, after).value()
+    try:
+        return Reader(data, at, after).value()
+    except ProtocolError:
+        return None
 
 
 def selector_of(expressions: list[Expression], clock: Clock) -> Selector | None:

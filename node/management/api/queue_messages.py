@@ -29,7 +29,7 @@ from node.operations.redriving import COUNT_MAX as REDRIVEN_MAX
 from node.operations.redriving import Order, Permit, Redriven
 from queues.definitions.arguments import brief_term
 from queues.definitions.broker_objects import Queue
-from warren.wire.amqp091.properties import BasicProperties, decode_properties
+from warren.wire.amqp091.properties import BasicProperties, readable_properties
 
 OFFSET_MAX: Final = 1 << 62
 RATE_MAX: Final = 1_000_000
@@ -191,7 +191,7 @@ def table_in(body: Body, key: str) -> Body:
 def is_meant(wanted: MessageFilter, peeked: Peeked) -> bool:
     if not peeked.is_readable:
         return False
-    properties = decode_properties(peeked.properties)
+    properties = readable_properties(peeked.properties)
     return wanted.matches(peeked.exchange, peeked.routing_key, properties)
 
 
@@ -209,7 +209,7 @@ def redriven_row(done: Redriven) -> Body:
 
 
 def peeked_row(peeked: Peeked, as_text: bool) -> Body:
-    properties = decode_properties(peeked.properties) if peeked.properties else BasicProperties()
+    properties = readable_properties(peeked.properties) if peeked.properties else BasicProperties()
     return {
         "position": peeked.position,
         "readable": peeked.is_readable,

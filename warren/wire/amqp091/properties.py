@@ -28,6 +28,7 @@ from warren.wire.amqp091.fields import (
     write_table,
 )
 from warren.wire.buffer import BytesWriter, read_i16_be, read_i32_be
+from warren.wire.errors import ProtocolError
 
 CONTENT_TYPE: Final = 0x8000
 CONTENT_ENCODING: Final = 0x4000
@@ -142,6 +143,68 @@ def decode_properties(properties: bytes) -> BasicProperties:
     return result
 
 
+def readable_properties(properties: bytes) -> BasicProperties:
+    """The same for a stored message, on whose arrival only sizes were looked at. Never raises:
+    headers that cannot be read are left out, and so is all from a property on that does not fit."""
+    try:
+        return decode_properties(properties)
+    except ProtocolError:
+        return _readable(properties)
+
+
+def _readable(properties: bytes) -> BasicProperties:
+    """The properties one by one, each in bytes of its own."""
+    end: i64 = len(properties)
+    kept = BytesWriter()
+    seen: i64 = 0
+    headers: dict[str, object] | None = None
+    pos: i64 = 2
+    flags: i64 = i64(read_i16_be(properties, 0)) & 0xFFFF if end >= 2 else 0
+    flag: i64 = CONTENT_TYPE
+    while flag >= CLUSTER_ID:
+        if flags & flag != 0:
+            after = value_end(properties, pos, end, flag)
+            if after < 0:
+                break
+            if flag == HEADERS:
+                headers = _readable_table(properties, pos + 4, after)
+            else:
+                seen |= flag
+                kept.write(properties[pos:after])
+            pos = after
+        flag >>= 1
+    whole = BytesWriter()
+    write_short(whole, seen)
+    whole.write(kept.getvalue())
+    result = decode_properties(whole.getvalue())
+    result.headers = headers
+    return result
+
+
+def _readable_table(data: bytes, pos: i64, end: i64) -> dict[str, object]:
+    """The entries data[pos:end] whose values can be read, up to one of unknown size."""
+    result: dict[str, object] = {}
+    reader = Reader(data, pos, end)
+    try:
+        while reader.pos < end:
+            name = reader.short_bytes().decode("utf-8", "surrogateescape")
+            value_at = reader.pos
+            reader.skip_value()
+            if _can_read(data, value_at, reader.pos):
+                result[name] = Reader(data, value_at, reader.pos).value()
+    except ProtocolError:
+        return result
+    return result
+
+
+def _can_read(data: bytes, pos: i64, end: i64) -> bool:
+    try:
+        Reader(data, pos, end).value()
+    except ProtocolError:
+        return False
+    return True
+
+
 def _text(reader: Reader, present: i64) -> str | None:
     if present == 0:
         return None
@@ -253,6 +316,15 @@ def headers_of(data: bytes, start: i64) -> dict[str, object] | None:
     size = i64(read_i32_be(data, pos)) & 0xFFFFFFFF
     reader = Reader(data, pos, pos + 4 + size)
     return reader.table()
+
+
+def readable_headers_of(data: bytes, start: i64) -> dict[str, object] | None:
+    """The same for a stored message: what cannot be read is left out."""
+    try:
+        return headers_of(data, start)
+    except ProtocolError:
+        pos = find_property(data, start, HEADERS)
+        return _readable_table(data, pos + 4, pos + 4 + (i64(read_i32_be(data, pos)) & 0xFFFFFFFF))
 
 
 def octet_of(data: bytes, start: i64, flag: i64) -> int | None:

@@ -15,7 +15,7 @@ from mypy_extensions import i64
 
 from warren.wire.amqp10.codec import codes
 from warren.wire.amqp10.codec.descriptors import MESSAGE_ANNOTATIONS
-from warren.wire.amqp10.codec.message import Sections, fail_sections, list_span
+from warren.wire.amqp10.codec.message import Sections, list_span
 from warren.wire.amqp10.codec.performatives import Header
 from warren.wire.amqp10.codec.reader import value_end
 from warren.wire.amqp10.codec.writer import (
@@ -79,8 +79,9 @@ class Heads:
                 self.bare_at = bare_at
                 return self._made
         bare_at = self._sections.walk_head(data, at, end)
-        if bare_at < 0:
-            fail_sections(self._sections)
+        if bare_at < 0:  # It goes as it came; a turn that raises would stop the node.
+            self._sections.take_as_body(at, end)
+            bare_at = at
         self.bare_at = bare_at
         self._known = data[at:bare_at]
         self._known_count = delivery_count

@@ -22,7 +22,6 @@ from warren.wire.amqp10.codec.performatives import Header, Transfer
 from warren.wire.amqp10.codec.values import Described, Symbol, ULong
 from warren.wire.amqp10.codec.writer import encode_value
 from warren.wire.amqp10.deliver import TAG_MAX, Heads, write_piece, write_transfers
-from warren.wire.amqp10.errors import ProtocolError
 from warren.wire.amqp10.output import Output
 from warren.wire.amqp10.transfers import store
 
@@ -200,9 +199,10 @@ def test_a_head_is_made_anew_when_what_came_or_what_is_told_differs() -> None:
     assert sections_of(payload).header(payload) == Header(durable=True, delivery_count=2)
 
 
-def test_a_head_that_is_no_sections_is_refused() -> None:
-    with pytest.raises(ProtocolError):
-        written([encode_value(Described(ULong(0x70), 1))], Heads({}))
+def test_a_head_that_is_no_sections_goes_as_it_came() -> None:
+    wrong = encode_value(Described(ULong(0x70), 1))
+    _, again = written([wrong], Heads({}), acquired=True)
+    assert deliveries(again)[0][1] == wrong
 
 
 def pieces(

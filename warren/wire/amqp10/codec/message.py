@@ -8,6 +8,10 @@ the body (data sections, or sequences, or one value), and the footer at the end.
 makes nothing. It looks into the header, at the kinds of the properties, and at the keys and values
 of the maps, one level deep; not into the body. A message without a body is let through. A map of
 more than MAP_BYTES_MAX is not: the cost of decoding one must be bounded.
+
+A walk goes by sizes alone: text that is not UTF-8, or a list whose inside does not fit, gets past
+it. So decoding never raises: what cannot be read counts as absent (`header` to
+`application_properties`).
 """
 
 from typing import Final, NoReturn, final
@@ -28,10 +32,11 @@ from warren.wire.amqp10.codec.descriptors import (
     PROPERTIES,
 )
 from warren.wire.amqp10.codec.performatives import Header, Properties, read_header, read_properties
-from warren.wire.amqp10.codec.reader import MESSAGE_ID_TYPES, Reader, value_end
-from warren.wire.amqp10.codec.values import Described
+from warren.wire.amqp10.codec.reader import MESSAGE_ID_TYPES, UNFIT_KEYS, Reader, value_end
+from warren.wire.amqp10.codec.values import Described, Pairs
+from warren.wire.amqp10.codec.writer import encode_value, write_compound
 from warren.wire.amqp10.errors import Condition, ProtocolError, Scope
-from warren.wire.buffer import read_i16_be, read_i32_be, read_i64_be
+from warren.wire.buffer import BytesWriter, read_i16_be, read_i32_be, read_i64_be
 
 # Bits of `Sections.info`, where they are the same those of `wire.amqp091.events`; the priority
 # (0 where absent) is in bits 8-15.
@@ -141,6 +146,26 @@ class Sections:
         """Find the sections of the message `data[start:end]`; False: it is none."""
         pos = self.walk_head(data, start, end)
         return pos >= 0 and self.walk_bare(data, pos, end)
+
+    def find(self, data: bytes, start: i64, end: i64) -> bool:
+        """The same for a stored message, which must be delivered whatever it is: one that is none
+        is a body without anything before it. False: it is none."""
+        if self.walk(data, start, end):
+            return True
+        self.take_as_body(start, end)
+        return False
+
+    def take_as_body(self, start: i64, end: i64) -> None:
+        """There is nothing but a body."""
+        self.info = 0
+        self.header_at = start
+        self.delivery_annotations_at = start
+        self.message_annotations_at = start
+        self.bare_at = start
+        self.application_properties_at = start
+        self.body_at = start
+        self.footer_at = end
+        self.end = end
 
     def walk_bare(self, data: bytes, pos: i64, end: i64) -> bool:
         """The bare message at `pos`; its info is added to what is there."""
@@ -312,22 +337,35 @@ class Sections:
             return -1
         return inside_end
 
-    # Decoding of single sections, once the message was walked through.
+    # Decoding of single sections, once the message was walked through. Nothing here raises.
 
     def header(self, data: bytes) -> Header:
         """The header; all absent where there is none."""
-        if self.header_at == self.delivery_annotations_at:
+        start, end = self.header_at, self.delivery_annotations_at
+        if start == end:
             return Header()
-        reader = Reader(data, self.header_at, self.delivery_annotations_at)
-        reader.descriptor()
-        return read_header(reader)
+        try:
+            return read_header(_fields_in(data, start, end))
+        except ProtocolError:
+            fields = _readable_fields(data, start, end)
+        try:
+            return read_header(Reader(fields, 0, len(fields)))
+        except ProtocolError:
+            return Header()
 
     def properties(self, data: bytes) -> Properties:
-        if self.bare_at == self.application_properties_at:
+        """The properties; absent are those that cannot be read, too."""
+        start, end = self.bare_at, self.application_properties_at
+        if start == end:
             return Properties()
-        reader = Reader(data, self.bare_at, self.application_properties_at)
-        reader.descriptor()
-        return read_properties(reader)
+        try:
+            return read_properties(_fields_in(data, start, end))
+        except ProtocolError:
+            fields = _readable_fields(data, start, end)
+        try:
+            return read_properties(Reader(fields, 0, len(fields)))
+        except ProtocolError:
+            return Properties()
 
     def property(self, data: bytes, place: i64) -> object:
         """One of the properties, by its place in the list; the others stay as they are."""
@@ -342,7 +380,10 @@ class Sections:
         while place > 0:
             at = value_end(data, at, inside_end)
             place -= 1
-        return Reader(data, at, inside_end).value()
+        try:
+            return Reader(data, at, inside_end).value()
+        except ProtocolError:
+            return None
 
     def annotations(self, data: bytes) -> object:
         """The message annotations: a dict from symbols or numbers; or `values.Pairs`."""
@@ -365,13 +406,79 @@ class Sections:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
+def _fields_in(data: bytes, start: i64, end: i64) -> Reader:
+    """At the list of the section `data[start:end]`."""
+    reader = Reader(data, start, end)
+    reader.descriptor()
+    return reader
+
+
+def _readable_fields(data: bytes, start: i64, end: i64) -> bytes:
+    """The list of the section `data[start:end]`; null stands for each field that cannot be read."""
+    at, inside_end, count = list_span(data, value_end(data, start + 1, end), end, codes.LIST)
+    fields = BytesWriter()
+    place: i64 = 0
+    while at >= 0 and place < count:
+        after = value_end(data, at, inside_end)
+        if after < 0:
+            break
+        if _can_decode(data, at, after):
+            fields.write(data[at:after])
+        else:
+            fields.append(codes.NULL)
+        at = after
+        place += 1
+    whole = BytesWriter()
+    write_compound(whole, codes.LIST, fields.getvalue(), place)
+    return whole.getvalue()
+
+
+def _can_decode(data: bytes, at: i64, end: i64) -> bool:
+    try:
+        Reader(data, at, end).value()
+    except ProtocolError:
+        return False
+    return True
+
+
 def _map_in(data: bytes, start: i64, end: i64) -> object:
-    """The map of the section `data[start:end]`."""
+    """The map of the section `data[start:end]`, less what cannot be read of it."""
     if start == end:
         return {}
-    found = Reader(data, start, end).value()
-    assert isinstance(found, Described)
-    return found.value
+    try:
+        found = Reader(data, start, end).value()
+        if isinstance(found, Described) and isinstance(found.value, (dict, Pairs)):
+            return found.value
+    except ProtocolError:
+        return _readable_map(data, start, end)
+    return _readable_map(data, start, end)
+
+
+def _readable_map(data: bytes, start: i64, end: i64) -> object:
+    """Entries whose key and value can be read; the first of those with the same key."""
+    at, inside_end, count = list_span(data, value_end(data, start + 1, end), end, codes.MAP)
+    pairs: list[tuple[object, object]] = []
+    seen: set[bytes] = set()
+    hashable = True
+    while at >= 0 and count >= 2:
+        value_at = value_end(data, at, inside_end)
+        after = -1 if value_at < 0 else value_end(data, value_at, inside_end)
+        if after < 0:
+            break
+        if _can_decode(data, at, value_at) and _can_decode(data, value_at, after):
+            key = Reader(data, at, value_at).value()
+            identity = encode_value(key)
+            if identity not in seen:
+                seen.add(identity)
+                hashable = hashable and not isinstance(key, UNFIT_KEYS)
+                pairs.append((key, Reader(data, value_at, after).value()))
+        at = after
+        count -= 2
+    if hashable:
+        result = dict(pairs)
+        if len(result) == len(pairs):
+            return result
+    return Pairs(pairs)
 
 
 def check(data: bytes, start: i64, end: i64) -> None:
