@@ -281,7 +281,7 @@ class QuorumProxy:
         moved = remote_session.hand_over()
         if moved is not None:
             moved.term = self.term
-            self.over(remote_session)
+            self.over(remote_session.session, remote_session)
         return moved
 
     def end_session(self, sink: SessionSink) -> None:
@@ -410,15 +410,14 @@ class QuorumProxy:
     def _all_sessions(self) -> list[RemoteSession]:
         return [*self._ending.values(), *self._remote_sessions.values()]
 
-    def over(self, remote_session: RemoteSession) -> None:
-        session = remote_session.session
+    def over(self, session: SessionId, remote_session: object) -> None:
         if self._ending.get(session) is remote_session:
             del self._ending[session]
             following = self._remote_sessions.get(session)
             if following is not None:
                 following.begin()
-        elif self._remote_sessions.get(remote_session.session) is remote_session:
-            del self._remote_sessions[remote_session.session]
+        elif self._remote_sessions.get(session) is remote_session:
+            del self._remote_sessions[session]
         self.tell_unused()
 
     # From a leader on another node

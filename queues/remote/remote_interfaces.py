@@ -6,16 +6,13 @@ node that has a member of it offers, `StreamSink` what stands there for a sessio
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 from queues.machine.commands import Command, SessionId
 from queues.machine.consuming.numbered_sessions import Resume, Resumed
 from queues.message import Chunk
 from queues.queue_host import Counts, SessionSink, View
 from queues.sessions.credit import CreditActor
-
-if TYPE_CHECKING:
-    from queues.remote.remote_session import RemoteSession
 
 WINDOW_BYTES: Final = 1 << 20  # of bodies on their way to a session, or waiting for it
 PART_BYTES: Final = 1 << 20  # a message of the stream is closed at this size
@@ -168,5 +165,5 @@ class RemoteSessionHome(Protocol):
     def is_ending(self, session: SessionId) -> bool:
         """Whether the session must not begin yet."""
 
-    def over(self, remote_session: "RemoteSession") -> None:
+    def over(self, session: SessionId, remote_session: object) -> None:
         """Nothing is left to be done for it."""

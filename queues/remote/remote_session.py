@@ -130,7 +130,7 @@ class RemoteSession:
             self._end()
             self._withdraw(False)
             if self._next == 1 and not self._used:
-                self._home.over(self)
+                self._home.over(self.session, self)
                 return
         kept = Kept(self._next, command, None, 0)
         self._next += 1
@@ -549,7 +549,7 @@ class RemoteSession:
             self._sink.on_refused(self.uid, self._confirmed + 1, open_count)
             self._sink.on_confirms(self.uid, self._published)
         self.lose()
-        self._home.over(self)
+        self._home.over(self.session, self)
 
     def on_applied(self, uid: int, number: int) -> None:
         self._settle_up(number)
@@ -563,7 +563,7 @@ class RemoteSession:
         self._applied = number
         if self._ended and self._applied == self._next - 1:
             self.close()
-            self._home.over(self)
+            self._home.over(self.session, self)
 
     def _give_back(self, end: i64) -> None:
         """Commands before `end` are not needed any more."""

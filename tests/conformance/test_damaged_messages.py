@@ -59,7 +59,7 @@ def test_a_message_that_cannot_be_decoded_is_got(node: Node, kind: str, sections
     channel.queue_declare("q", durable=True, arguments={"x-queue-type": kind})
     send_10(node, "q", sections)
     assert eventually(lambda: channel.basic_get("q", auto_ack=True)[2]) == b"m"
-    assert node.is_running
+    assert node.is_running()
 
 
 def test_it_is_dead_lettered_by_headers_and_survives_a_restart(node: Node) -> None:

@@ -40,7 +40,7 @@ export const KEYS = {
   "delayed-retry-max": { kind: "number", is: "quorum_queues", means: "its longest delay, ms" },
   "consumer-timeout": { kind: "number", is: "queues", means: "longest time to acknowledge, ms" },
   "consumer-disconnected-timeout": {
-    kind: "number", is: "quorum_queues", means: "longest time that messages of a lost node wait, ms",
+    kind: "number", is: "quorum_queues", means: "how long messages of a lost node wait, ms",
   },
   "ha-mode": {
     kind: ["all", "exactly", "nodes"],

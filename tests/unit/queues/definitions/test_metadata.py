@@ -86,11 +86,13 @@ def test_an_equal_declare_of_what_is_there_to_stay_can_be_answered_without_the_l
     queue = commands.DeclareQueue("/", "q", durable=True)
     exchange = commands.DeclareExchange("/", "x", "topic", durable=True)
     assert machine.existing(queue) is None and machine.existing(exchange) is None
-    for index, command in enumerate((queue, exchange), 1):
-        machine.apply(index, command)
+    declares: tuple[commands.DeclareQueue | commands.DeclareExchange, ...] = (queue, exchange)
+    for index, command in enumerate(declares, 1):
+        made = machine.apply(index, command)
         version = machine.version
         found = machine.existing(command)
-        assert found is not None and found.subject.name == command.name
+        assert isinstance(made, Created)
+        assert found is not None and found.subject == made.subject
         assert machine.version == version
     assert machine.existing(commands.DeclareQueue("/", "q")) is None, "not durable"
     assert machine.existing(commands.DeclareExchange("/", "x", "direct", durable=True)) is None

@@ -2,6 +2,7 @@
 
 import pytest
 
+from queues.hosts.classic import ClassicHost
 from queues.machine.commands import (
     ACCEPT,
     RELEASE,
@@ -199,6 +200,7 @@ def test_what_a_node_holds_that_cannot_be_reached_has_not_failed(is_cut_off: boo
     nodes.stubs.peer_lost(is_cut_off)
     nodes.home.turn()
     host = nodes.hosts[UID]
+    assert isinstance(host, ClassicHost)
     tries = host.core.machine.attempts.get(1)
     assert (tries >> 32, tries & 0xFFFFFFFF) == (1, 0 if is_cut_off else 1)
 
