@@ -20,7 +20,7 @@ from mypy_extensions import i32, i64, mypyc_attr
 from warren.wire.amqp10.codec import codes
 from warren.wire.amqp10.codec.descriptors import AMQP_VALUE, DATA, HEADER, PROPERTIES
 from warren.wire.amqp10.codec.frames import FRAME_HEAD
-from warren.wire.amqp10.codec.message import Sections, fail_sections
+from warren.wire.amqp10.codec.message import Sections, check_readable, fail_sections
 from warren.wire.buffer import (
     BytesWriter,
     read_i16_be,
@@ -214,6 +214,7 @@ def single(
         payload = payload[len(NULL_VALUE) :] + NULL_VALUE
         if not sections.walk(payload, 0, len(payload)):
             fail_sections(sections)
+    check_readable(sections, payload)
     data = store(payload)
     offsets = BytesWriter()
     write_i32_le(offsets, 0)
@@ -349,7 +350,7 @@ class TransferScanner:
             return False
         self._head_bytes = bare_at - at
         self._head_info = sections.info
-        if not sections.walk_bare(data, bare_at, end):
+        if not sections.walk_bare(data, bare_at, end) or len(sections.unreadable(data)) > 0:
             return False
         self._known_at = at
         self._known_bytes = sections.body_at - at

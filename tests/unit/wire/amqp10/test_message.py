@@ -35,13 +35,13 @@ from warren.wire.amqp10.codec.message import (
     SUBJECT,
     TO,
     Sections,
-    check,
 )
 from warren.wire.amqp10.codec.performatives import Header, Properties
 from warren.wire.amqp10.codec.reader import decode_value
 from warren.wire.amqp10.codec.values import Described, Symbol, UInt, ULong
 from warren.wire.amqp10.codec.writer import encode_value
 from warren.wire.amqp10.errors import Condition, ProtocolError, Scope
+from warren.wire.amqp10.transfers import single
 
 FULL = [
     Header(durable=True, priority=9, ttl=1000).encoded(),
@@ -158,7 +158,7 @@ def test_every_cut_is_no_message_but_at_the_end_of_a_section() -> None:
 def test_what_no_section_can_hold_is_no_message(wrong: bytes) -> None:
     assert not is_message(wrong)
     with pytest.raises(ProtocolError) as caught:
-        check(wrong, 0, len(wrong))
+        single(0, 0, 0, 0, False, wrong)
     assert caught.value.condition == Condition.DECODE_ERROR
     assert caught.value.scope == Scope.LINK
 

@@ -10,8 +10,9 @@ of the maps, one level deep; not into the body. A message without a body is let 
 more than MAP_BYTES_MAX is not: the cost of decoding one must be bounded.
 
 A walk goes by sizes alone: text that is not UTF-8, or a list whose inside does not fit, gets past
-it. So decoding never raises: what cannot be read counts as absent (`header` to
-`application_properties`).
+it. What arrives is looked at more closely (`unreadable`). Decoding never raises all the same, for
+stored messages may have come by other ways: what cannot be read counts as absent (`header` to
+`application_properties`), and of two entries with the same key the first counts.
 """
 
 from typing import Final, NoReturn, final
@@ -74,6 +75,37 @@ _ID_TYPES: Final = frozenset(MESSAGE_ID_TYPES)
 _MAY_BE_ID: Final = bytes(
     [codes.NAMES.get(code, "") in _ID_TYPES for code in range(256)]
 )  # by code
+# By code: values of this type can be decoded whatever their bytes are.
+_IS_ALWAYS_READABLE: Final = bytes(
+    [
+        code in codes.NAMES and not 0xA1 <= code <= 0xA3 and not 0xB1 <= code <= 0xB3
+        and code < codes.LIST_8 and code not in (codes.BOOLEAN, codes.CHAR)
+        for code in range(256)
+    ]
+)  # fmt: skip
+
+
+def _is_readable(data: bytes, at: i64, end: i64) -> bool:
+    """Whether the value `data[at:end]`, which was stepped over, can be decoded."""
+    code: i64 = data[at]
+    if _IS_ALWAYS_READABLE[code] == 1:
+        return True
+    if code == codes.STRING_8 or code == codes.SYMBOL_8:
+        at += 2
+    elif code == codes.STRING or code == codes.SYMBOL:
+        at += 5
+    else:
+        return _can_decode(data, at, end)
+    text = data[at:end]
+    if text.isascii():
+        return True
+    if code == codes.SYMBOL_8 or code == codes.SYMBOL:
+        return False
+    try:
+        text.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _fits_kind(kind: i64, code: i64) -> bool:
@@ -337,6 +369,33 @@ class Sections:
             return -1
         return inside_end
 
+    def unreadable(self, data: bytes) -> str:
+        """Which section of the message that was walked through cannot be decoded; "": none."""
+        if not self._is_section_readable(data, self.bare_at, self.application_properties_at):
+            return "properties"
+        if not self._is_section_readable(data, self.application_properties_at, self.body_at):
+            return "application-properties"
+        if not self._is_section_readable(data, self.message_annotations_at, self.bare_at):
+            return "message-annotations"
+        annotations_at = self.delivery_annotations_at
+        if not self._is_section_readable(data, annotations_at, self.message_annotations_at):
+            return "delivery-annotations"
+        return ""
+
+    def _is_section_readable(self, data: bytes, start: i64, end: i64) -> bool:
+        """Of a list or map whose values were stepped over one by one."""
+        if start == end:
+            return True
+        is_list = self._section(data, start, end) == PROPERTIES
+        kind: i64 = codes.LIST if is_list else codes.MAP
+        at, inside_end, _count = list_span(data, self._value_at, end, kind)
+        while at < inside_end:
+            after = value_end(data, at, inside_end)
+            if not _is_readable(data, at, after):
+                return False
+            at = after
+        return True
+
     # Decoding of single sections, once the message was walked through. Nothing here raises.
 
     def header(self, data: bytes) -> Header:
@@ -481,11 +540,13 @@ def _readable_map(data: bytes, start: i64, end: i64) -> object:
     return Pairs(pairs)
 
 
-def check(data: bytes, start: i64, end: i64) -> None:
-    """Raise amqp:decode-error for the link if `data[start:end]` is not a message."""
-    sections = Sections()
-    if not sections.walk(data, start, end):
-        fail_sections(sections)
+def check_readable(sections: Sections, data: bytes) -> None:
+    """Raise amqp:decode-error for the link if a section that was walked through is unreadable."""
+    wrong = sections.unreadable(data)
+    if wrong:
+        raise ProtocolError(
+            Condition.DECODE_ERROR, f"the {wrong} of a message cannot be decoded", Scope.LINK
+        )
 
 
 def fail_sections(sections: Sections) -> NoReturn:
