@@ -3,7 +3,7 @@
 from typing import Final, TextIO
 
 from node.cli.api import Api
-from node.cli.cluster.commands import NODE, add_member, delete_member
+from node.cli.cluster.commands import NODE, add_replica, delete_member
 from node.cli.lists import at
 from node.cli.verbs import Argument, BadCall, Commands, Options, Row, Verb, done, path, show
 
@@ -169,7 +169,7 @@ STREAMS: Final[Commands] = {
         "add a replica to a stream",
         "Adding a replica for queue {queue} on node {node}...",
         (QUEUE, NODE),
-        add_member,
+        add_replica,
         in_vhost=True,
     ),
     "delete_replica": Verb(

@@ -231,9 +231,16 @@ def quorum_status(api: Api, options: Options, out: TextIO) -> None:
     show(api.get_list(place), STATUS_COLUMNS, options, out)
 
 
+def add_replica(api: Api, options: Options, out: TextIO) -> None:
+    _add(api, options, {"node": options.node}, out)
+
+
 def add_member(api: Api, options: Options, out: TextIO) -> None:
-    place = path("queues", "quorum", options.vhost, options.queue, "replicas", "add")
-    api.post(place, {"node": options.node, "membership": options.membership})
+    _add(api, options, {"node": options.node, "membership": options.membership}, out)
+
+
+def _add(api: Api, options: Options, body: dict[str, object], out: TextIO) -> None:
+    api.post(path("queues", "quorum", options.vhost, options.queue, "replicas", "add"), body)
     done(options, out)
 
 
