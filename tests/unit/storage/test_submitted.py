@@ -13,10 +13,12 @@ from typing import Any, ParamSpec
 import pytest
 
 from tests.sim.storage.block_disk import BlockCalls, StepWrites
+from tests.sim.storage.queues_model import Queues
 from tests.sim.storage.sim_disk import SimDisk
 from tests.sim.storage.steps import StepRunner
 from warren.storage.direct import AGAIN_MAX, DIRECT_BYTES, MEMORY_BYTES_LEAST, DirectDisk
 from warren.storage.disk import OsDisk
+from warren.storage.wal import Wal
 from warren.storage.writing.submitted import Done, KernelWrites, kernel_writes
 
 SIZE = 64 * DIRECT_BYTES
@@ -203,3 +205,79 @@ def test_simulated_writes_end_on_the_loop() -> None:
     assert told == []
     runner.settle()
     assert len(told) == 1
+
+
+class OnceBegun:
+    """Keeps `SyncedWrites`: a write that is begun ends on the loop, with this errno if it is not
+    0."""
+
+    def __init__(self, runner: StepRunner, calls: BlockCalls, fault: int) -> None:
+        self.runner = runner
+        self.calls = calls
+        self.fault = fault
+        self.begun = 0
+
+    def begin(self, direct: int, view: memoryview, offset: int, done: Done) -> bool:
+        self.begun += 1
+        result = -self.fault
+        if not self.fault:
+            result = self.calls.pwrite_direct(direct, view, offset, True)
+        self.runner.post(lambda: done(result))
+        return True
+
+    def soon(self, work: Callable[[], None]) -> None:
+        self.runner.post(work)
+
+    def close(self) -> None: ...
+
+
+def log_with(fault: int) -> tuple[Wal, Queues, OnceBegun, list[BaseException]]:
+    """A log whose active file was written before, so that small writes are submitted."""
+    beneath, runner = SimDisk(), StepRunner()
+    calls = BlockCalls(beneath)
+    writes = OnceBegun(runner, calls, 0)
+    failures: list[BaseException] = []
+    wal = Wal(
+        DirectDisk(beneath, calls, writes=writes),
+        "/data",
+        post=runner.post,
+        on_failure=failures.append,
+        file_bytes=32_768,
+        runner=runner,
+        draw_epoch=lambda: 7,
+    )
+    queues = Queues({10})
+    wal.open(queues)
+    queues.wal = wal
+    wal.attach(queues)
+    for _ in range(3):  # The first makes the spare, to which the log goes over.
+        publish(wal, queues, writes)
+    assert writes.begun > 0
+    assert wal.durable_lsn == wal.appended_lsn
+    writes.fault = fault
+    return wal, queues, writes, failures
+
+
+def publish(wal: Wal, queues: Queues, writes: OnceBegun) -> None:
+    queues.publish_bodies([10], [b"body" * 9], 0)
+    wal.flush()
+    writes.runner.settle()
+
+
+def test_the_log_ends_with_a_submitted_write_that_fails() -> None:
+    wal, queues, writes, failures = log_with(errno.EIO)
+    begun, durable = writes.begun, wal.durable_lsn
+    told: list[int] = []
+    wal.on_durable.append(told.append)
+    publish(wal, queues, writes)
+    publish(wal, queues, writes)
+    assert [error.errno for error in failures if isinstance(error, OSError)] == [errno.EIO]
+    assert (wal.durable_lsn, told, writes.begun) == (durable, [], begun + 1)
+
+
+def test_the_thread_writes_what_the_kernel_refuses() -> None:
+    wal, queues, writes, failures = log_with(errno.EAGAIN)
+    begun = writes.begun
+    publish(wal, queues, writes)
+    assert (writes.begun, failures) == (begun + 1, [])
+    assert wal.durable_lsn == wal.appended_lsn
