@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from queues.definitions.arguments import decode_arguments, encode_arguments
 from queues.definitions.broker_objects import Queue
-from queues.definitions.metadata.commands import Batch, Command, DeclareQueue, DeclareVhost
+from queues.definitions.metadata.commands import Batch, Command, DeclareQueue, default_types_in
 from queues.definitions.metadata.machine import Metadata
 from queues.definitions.metadata.refusals import with_default_type
 from queues.definitions.queue_arguments import CLASSIC, QUEUE_TYPE, QUORUM
@@ -51,11 +51,7 @@ class QueueTypes:
         if isinstance(command, DeclareQueue):
             return self._typed(command, {})
         if isinstance(command, Batch):
-            vhosts = {
-                each.name: each.default_queue_type
-                for each in command.commands
-                if isinstance(each, DeclareVhost)
-            }
+            vhosts = default_types_in(command)
             return Batch(
                 tuple(
                     self._typed(each, vhosts) if isinstance(each, DeclareQueue) else each

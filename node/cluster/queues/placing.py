@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from node.cluster.queues.cluster_snapshot import ClusterSnapshot, placement_tag
 from queues.definitions.arguments import decode_arguments
 from queues.definitions.broker_objects import MirrorView
-from queues.definitions.metadata.commands import Batch, Command, DeclareQueue, DeclareVhost
+from queues.definitions.metadata.commands import Batch, Command, DeclareQueue, default_types_in
 from queues.definitions.metadata.refusals import with_default_type
 from queues.definitions.policies import with_policy
 from queues.definitions.queue_arguments import QUORUM, STREAM, queue_type
@@ -64,11 +64,7 @@ class Placing:
             return self._placed(command, Load(self._cluster_snapshot))
         if isinstance(command, Batch):
             load = Load(self._cluster_snapshot)
-            vhosts = {
-                each.name: each.default_queue_type
-                for each in command.commands
-                if isinstance(each, DeclareVhost)
-            }
+            vhosts = default_types_in(command)
             return Batch(
                 tuple(
                     self._placed(each, load, vhosts) if isinstance(each, DeclareQueue) else each

@@ -328,6 +328,15 @@ ON_FULL_DISK: Final = (
 )  # fmt: skip
 
 
+def default_types_in(batch: Batch) -> dict[str, str]:
+    """Default queue types of the vhosts that the batch declares, by name."""
+    return {
+        each.name: each.default_queue_type
+        for each in batch.commands
+        if isinstance(each, DeclareVhost)
+    }
+
+
 def may_grow(command: Command) -> bool:
     """Whether the command, or one of its batch, may add to the definitions."""
     if isinstance(command, (Batch, Numbered)):
